@@ -24,18 +24,18 @@ LastBlockFinish::LastBlockFinish(const SegmentFacts& facts, const Schedule& sche
 
 void LastBlockFinish::run(const Place& place) {
   builder_.comment("the last block finishes");
-  builder_.when(draw(place), [&] { combine(place); });
+  builder_.when(is_last(place), [&] { combine(place); });
 }
 
-ExprId LastBlockFinish::draw(const Place& place) {
-  const kir::BufferId tickets = builder_.add_buffer({.name = "tickets",
-                                                     .type = DType::kI32,
-                                                     .space = kir::Space::kGlobal,
-                                                     .access = kir::Access::kReadWrite,
-                                                     .alignment = 16,
-                                                     .value = {}});
+ExprId LastBlockFinish::is_last(const Place& place) {
+  const kir::BufferId arrivals = builder_.add_buffer({.name = "arrivals",
+                                                      .type = DType::kI32,
+                                                      .space = kir::Space::kGlobal,
+                                                      .access = kir::Access::kReadWrite,
+                                                      .alignment = 16,
+                                                      .value = {}});
   const kir::BufferId shared =
-      builder_.add_buffer({.name = "drawn_ticket",
+      builder_.add_buffer({.name = "shared_arrival",
                            .type = DType::kI32,
                            .space = kir::Space::kShared,
                            .access = kir::Access::kReadWrite,
@@ -44,19 +44,19 @@ ExprId LastBlockFinish::draw(const Place& place) {
                            .count = kArrivalFlagBytes / bytes_of(DType::kI32)});
   const ExprId zero = builder_.integer(0);
   const ExprId last = builder_.ref(
-      builder_.declare("last_ticket", builder_.sub(place.blocks, builder_.integer(1))));
+      builder_.declare("last_arrival", builder_.sub(place.blocks, builder_.integer(1))));
   place.barrier();
   builder_.when(builder_.equal(place.thread, zero), [&] {
-    const kir::VarId drawn = builder_.declare_scalar("ticket", DType::kI32);
+    const kir::VarId arrival = builder_.declare_scalar("arrival", DType::kI32);
     builder_.append(kir::DeviceFence{});
-    builder_.append(kir::AtomicCount{drawn, tickets, place.strip, last});
+    builder_.append(kir::AtomicCount{arrival, arrivals, place.strip, last});
     builder_.append(kir::DeviceFence{});
-    builder_.append(kir::Store{shared, zero, 1, drawn, zero, zero});
+    builder_.append(kir::Store{shared, zero, 1, arrival, zero, zero});
   });
   place.barrier();
-  const kir::VarId drawn = builder_.declare_scalar("drawn", DType::kI32);
-  builder_.append(kir::Load{drawn, zero, zero, 1, shared, zero, kir::CacheHint::kDefault});
-  return builder_.equal(builder_.ref(drawn), last);
+  const kir::VarId arrival = builder_.declare_scalar("block_arrival", DType::kI32);
+  builder_.append(kir::Load{arrival, zero, zero, 1, shared, zero, kir::CacheHint::kDefault});
+  return builder_.equal(builder_.ref(arrival), last);
 }
 
 void LastBlockFinish::combine(const Place& place) {

@@ -39,7 +39,7 @@ class LastBlockFinish {
 
  private:
   /// True in the block that incremented the counter last; the same for all its threads.
-  kir::ExprId draw(const Place& place);
+  kir::ExprId is_last(const Place& place);
   void combine(const Place& place);
   /// Combines the columns of one round.
   void combine_columns(const Place& place, kir::ExprId round);

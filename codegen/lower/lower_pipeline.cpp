@@ -82,13 +82,14 @@ class PipelineLowering {
   void declare_pipeline() {
     const int64_t slots = pipeline_slots(schedule_);
     for (const ValueId value : pipeline_inputs(facts_)) {
-      pipeline_[value] = builder_.add_buffer({.name = kernel_.tiles.name_of_value(value) + "_ring",
-                                              .type = facts_.fusion.values[value].type,
-                                              .space = kir::Space::kShared,
-                                              .access = kir::Access::kReadWrite,
-                                              .alignment = 16,
-                                              .value = value,
-                                              .count = schedule_.pipeline_stages() * columns()});
+      pipeline_[value] =
+          builder_.add_buffer({.name = kernel_.tiles.name_of_value(value) + "_stages",
+                               .type = facts_.fusion.values[value].type,
+                               .space = kir::Space::kShared,
+                               .access = kir::Access::kReadWrite,
+                               .alignment = 16,
+                               .value = value,
+                               .count = schedule_.pipeline_stages() * columns()});
     }
     full_ = builder_.add_mbarriers("full", slots, 1);
     empty_ = builder_.add_mbarriers("empty", slots, schedule_.threads_per_row);
@@ -267,12 +268,14 @@ class PipelineLowering {
             .parity = in_cluster() ? builder_.integer(0) : ExprId{}};
   }
 
-  /// Consecutive exchanges, counted by `turn`, alternate between two copies of the scratch memory.
-  RowExchange exchange_of(ExprId turn, ExprId group) {
+  /// Consecutive exchanges, counted by `iteration`, alternate between two copies of the scratch
+  /// memory.
+  RowExchange exchange_of(ExprId iteration, ExprId group) {
     RowExchange exchange = exchange_in(group);
-    exchange.phase = builder_.rem(turn, builder_.integer(2));
+    exchange.phase = builder_.rem(iteration, builder_.integer(2));
     if (in_cluster())
-      exchange.parity = builder_.rem(builder_.div(turn, builder_.integer(2)), builder_.integer(2));
+      exchange.parity =
+          builder_.rem(builder_.div(iteration, builder_.integer(2)), builder_.integer(2));
     return exchange;
   }
 

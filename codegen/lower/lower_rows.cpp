@@ -105,14 +105,14 @@ LoweredKernel lower_persistent_blocks(RowKernel& k) {
   k.body.prepare();
   const ExprId step = k.builder.mul(k.builder.cast(k.builder.param(blocks), DType::kI64),
                                     k.builder.integer(k.schedule.rows_per_block, DType::kI64));
-  kir::VarId turn;
-  if (in_cluster) turn = k.builder.declare("turn", k.builder.integer(0));
+  kir::VarId iteration;
+  if (in_cluster) iteration = k.builder.declare("iteration", k.builder.integer(0));
   PrefetchRows ahead(k);
   ahead.start(k.first_row());
   k.builder.loop("first_row", k.first_row(), k.rows, step, false, [&](ExprId first_row) {
     Row row = enter_rows(k, first_row);
     ahead.advance(k.builder.add(first_row, step));
-    if (in_cluster) row.exchange = k.cluster_exchange(k.builder.ref(turn));
+    if (in_cluster) row.exchange = k.cluster_exchange(k.builder.ref(iteration));
     const auto work = [&] {
       k.body.begin(row);
       k.body.load();
@@ -128,7 +128,7 @@ LoweredKernel lower_persistent_blocks(RowKernel& k) {
       work();
     }
     if (in_cluster)
-      k.builder.assign(turn, k.builder.add(k.builder.ref(turn), k.builder.integer(1)));
+      k.builder.assign(iteration, k.builder.add(k.builder.ref(iteration), k.builder.integer(1)));
   });
   k.store_partials(k.cluster_exchange({}), [&] { k.builder.append(kir::Barrier{}); });
   return {std::move(k.kernel), {k.facts.space.rows, partial_rows(k.schedule)}};

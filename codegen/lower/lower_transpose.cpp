@@ -168,8 +168,8 @@ class TransposeLowering {
         });
   }
 
-  /// Position of the thread's vector number `turn` (i32) in a walk.
-  VectorPlace place(const TileWalk& walk, ExprId turn) {
+  /// Position of the thread's vector number `iteration` (i32) in a walk.
+  VectorPlace place(const TileWalk& walk, ExprId iteration) {
     kir::KernelBuilder& b = builder_;
     const ExprId thread = b.special(kir::Special::kThreadIndex);
     const ExprId lane = b.rem(thread, b.integer(walk.lanes));
@@ -178,13 +178,14 @@ class TransposeLowering {
     ExprId line;
     ExprId chunk;
     if (lines_at_once <= walk.slow) {
-      const int64_t turns = walk.slow / lines_at_once;
-      line = b.add(begins, b.mul(b.rem(turn, b.integer(turns)), b.integer(lines_at_once)));
-      chunk = b.div(turn, b.integer(turns));
+      const int64_t iterations = walk.slow / lines_at_once;
+      line =
+          b.add(begins, b.mul(b.rem(iteration, b.integer(iterations)), b.integer(lines_at_once)));
+      chunk = b.div(iteration, b.integer(iterations));
     } else {
       line = b.rem(begins, b.integer(walk.slow));
       chunk = b.add(b.div(begins, b.integer(walk.slow)),
-                    b.mul(turn, b.integer(lines_at_once / walk.slow)));
+                    b.mul(iteration, b.integer(lines_at_once / walk.slow)));
     }
     const ExprId vector = b.add(b.mul(chunk, b.integer(walk.lanes)), lane);
     return {b.mul(vector, b.integer(walk.width)), line};
@@ -211,12 +212,12 @@ class TransposeLowering {
     const ExprId first_line = is_along ? first_across_ : first_along_;
     const Predication tail =
         size_of(columns) % walk.width == 0 ? Predication::kVector : Predication::kElement;
-    b.unrolled("u", walk.vectors_per_thread(), [&](ExprId turn) {
-      const VectorPlace at = place(walk, turn);
+    b.unrolled("u", walk.vectors_per_thread(), [&](ExprId iteration) {
+      const VectorPlace at = place(walk, iteration);
       const ExprId line = b.add(first_line, b.cast(at.line, DType::kI64));
       const DType index = tiles.column_type();
       const TilePosition position{
-          .group = turn,
+          .group = iteration,
           .batch = b.integer(0),
           .first_column = b.add(b.cast(first_column, index), b.cast(at.fast, index)),
           .predication = whole ? Predication::kNone : tail};

@@ -48,7 +48,7 @@ class TwoPassLowering {
   void declare_tile_row_values() {
     for (const ValueId value : k_.body.tile_row_values()) {
       tile_row_values_[value] =
-          builder_.add_buffer({.name = k_.tiles.name_of_value(value) + "_turn",
+          builder_.add_buffer({.name = k_.tiles.name_of_value(value) + "_row_tile",
                                .type = travel_type(k_.facts.fusion.values[value].type),
                                .space = kir::Space::kShared,
                                .access = kir::Access::kReadWrite,
@@ -92,7 +92,7 @@ class TwoPassLowering {
     const ExprId reach =
         builder_.mul(step_, builder_.integer(k_.schedule.rows_per_tile(), DType::kI64));
     const ExprId after = builder_.add(block_, builder_.integer(1, DType::kI64));
-    builder_.loop("turn", block_, builder_.max(k_.rows, after), reach, false, body);
+    builder_.loop("row_tile", block_, builder_.max(k_.rows, after), reach, false, body);
   }
 
   void take(ExprId first) {
@@ -101,7 +101,7 @@ class TwoPassLowering {
         builder_.div(builder_.add(builder_.sub(k_.rows, first), builder_.sub(step_, one)), step_);
     const ExprId most = builder_.integer(k_.schedule.rows_per_tile(), DType::kI64);
     const ExprId count = builder_.ref(
-        builder_.declare("turn_rows", builder_.cast(builder_.min(left, most), DType::kI32)));
+        builder_.declare("rows_of_tile", builder_.cast(builder_.min(left, most), DType::kI32)));
     if (k_.body.has_first_part()) reduce_rows(first, count);
     const bool keeps = !tile_row_values_.empty();
     if (keeps) builder_.append(kir::Barrier{});
@@ -125,14 +125,14 @@ class TwoPassLowering {
     const ExprId zero = builder_.integer(0);
     const ExprId lane = k_.walk.lane();
     if (k_.facts.has_reduction()) {
-      builder_.comment("reduce the rows of the turn");
+      builder_.comment("reduce the rows of the tile");
       builder_.loop("r", zero, count, builder_.integer(1), false, [&](ExprId index) {
         take_row([&](Row& row) { reduce_row(row, first, index, builder_.equal(lane, zero)); });
       });
       return;
     }
     // No row needs an exchange, so every thread takes rows of its own.
-    builder_.comment("row values of the rows of the turn");
+    builder_.comment("row values of the rows of the tile");
     Row row;
     row.is_leader =
         builder_.equal(k_.walk.first_of_block(), builder_.integer(0, k_.tiles.column_type()));
@@ -161,7 +161,7 @@ class TwoPassLowering {
   // ---- Second pass
 
   void apply_rows(const RowChunk& chunk, ExprId first, ExprId count) {
-    builder_.comment("a chunk of columns of all rows of the turn");
+    builder_.comment("a chunk of columns of all rows of the tile");
     if (one_tile_) {
       clear(chunk);
     } else {

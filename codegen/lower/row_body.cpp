@@ -75,7 +75,7 @@ void RowBody::begin(const Row& row) {
 void RowBody::load() { residents_.load_row(row().inputs); }
 
 void RowBody::compute() {
-  const size_t count = takes_turns() ? last_stage() : list_.stages.size();
+  const size_t count = is_tiled() ? last_stage() : list_.stages.size();
   for (size_t s = 0; s < count; ++s) run_stage(s);
 }
 
@@ -172,8 +172,8 @@ void RowBody::run_stage(size_t s) {
       statistics.back().sync_between_passes(walk_.lane(), pivot_threads(facts_, schedule_));
       begin_passes(s, statistics.back());
     }
-    RowStatistics::meet(statistics, walk_.threads(), fmt::format("stage{}_first", s),
-                        row().exchange);
+    RowStatistics::exchange(statistics, walk_.threads(), fmt::format("stage{}_first", s),
+                            row().exchange);
     for (size_t i = 0; i < rows_.size(); ++i) {
       select_row(i);
       finish_passes(s, statistics[i]);
@@ -353,7 +353,7 @@ void RowBody::accumulate_outer(const Stage& stage, const TilePosition& at, ExprI
   // Operands are evaluated outside of the condition, because later statements may also use them.
   for (const OpId op : stage.outer) tiles_.element_value(facts_.fusion.ops[op].operands[0]);
   // In two-pass schedules registers hold the accumulators of one chunk, otherwise of the whole row.
-  const ExprId group = takes_turns() ? at.group : at.batch;
+  const ExprId group = is_tiled() ? at.group : at.batch;
   const auto accumulate = [&] { outer_.accumulate(stage.outer, group, lane); };
   if (row().is_real.valid()) {
     builder_.when(row().is_real, accumulate);

@@ -98,7 +98,7 @@ class RowBody {
   void take_next(const RowChunk& chunk);
 
  private:
-  [[nodiscard]] bool takes_turns() const { return schedule_.rows_per_tile() > 0; }
+  [[nodiscard]] bool is_tiled() const { return schedule_.rows_per_tile() > 0; }
   [[nodiscard]] kir::ExprId is_leader();
   [[nodiscard]] size_t last_stage() const { return list_.stages.size() - 1; }
   struct SideRow {

@@ -37,16 +37,16 @@ ExprId RowKernel::first_row() {
   return builder.mul(block_number(), builder.integer(schedule.rows_per_block, DType::kI64));
 }
 
-RowExchange RowKernel::cluster_exchange(ExprId turn) {
+RowExchange RowKernel::cluster_exchange(ExprId iteration) {
   RowExchange exchange;
   if (schedule.cluster_size() == 1) return exchange;
   exchange.group = walk.slot();
   exchange.groups = schedule.rows_per_block;
   exchange.parity = builder.integer(0);
-  if (!turn.valid()) return exchange;
+  if (!iteration.valid()) return exchange;
   const ExprId two = builder.integer(2);
-  exchange.phase = builder.rem(turn, two);
-  exchange.parity = builder.rem(builder.div(turn, two), two);
+  exchange.phase = builder.rem(iteration, two);
+  exchange.parity = builder.rem(builder.div(iteration, two), two);
   return exchange;
 }
 

@@ -23,10 +23,10 @@ struct RowKernel {
   kir::ExprId block_number();
   /// First row of the calling block, in a grid that has a block for every rows_per_block rows.
   kir::ExprId first_row();
-  /// How the blocks of a cluster exchange the statistics of a row, in their exchange number `turn`
-  /// (i32). Consecutive exchanges alternate between two copies of the scratch memory, so they need
-  /// no barrier of the block. Invalid: there is only one exchange.
-  RowExchange cluster_exchange(kir::ExprId turn);
+  /// How the blocks of a cluster exchange the statistics of a row, in their exchange number
+  /// `iteration` (i32). Consecutive exchanges alternate between two copies of the scratch memory,
+  /// so they need no barrier of the block. Invalid: there is only one exchange.
+  RowExchange cluster_exchange(kir::ExprId iteration);
   /// Stores the threads' accumulators, as one row of partial results for every block or cluster.
   /// `barrier` emits a barrier of all threads with rows. With a last-block reduction in the
   /// schedule, the last block finishes them.

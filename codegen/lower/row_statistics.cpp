@@ -324,8 +324,8 @@ void RowStatistics::share_pivot(const Accumulator& accumulator) {
                   builder_.select(has_part, builder_.select(is_tiny, whole, share), zero));
 }
 
-void RowStatistics::meet(std::vector<RowStatistics>& rows, int64_t threads, const std::string& name,
-                         const RowExchange& exchange) {
+void RowStatistics::exchange(std::vector<RowStatistics>& rows, int64_t threads,
+                             const std::string& name, const RowExchange& exchange) {
   const RowStatistics& first = rows.front();
   kir::AllReduce all = all_reduce(first.builder_, threads, name, exchange);
   for (RowStatistics& row : rows) {

@@ -87,8 +87,8 @@ class RowStatistics {
   void end_chunk(bool only);
 
   /// Combines the first-pass results of the `threads` threads of a row, as combine() does.
-  static void meet(std::vector<RowStatistics>& rows, int64_t threads, const std::string& name,
-                   const RowExchange& exchange);
+  static void exchange(std::vector<RowStatistics>& rows, int64_t threads, const std::string& name,
+                       const RowExchange& exchange);
   /// Combines the tuples of the `threads` threads of a row. Several rows with the same reductions
   /// share one exchange.
   static void combine(const std::vector<RowStatistics>& rows, int64_t threads,

@@ -85,7 +85,7 @@ constexpr std::string_view kEverything =
   set_max_registers decrease 24
   set_max_registers increase 240
   group_barrier add(1, div(thread_index, 32)) threads 32
-  var %r11 ticket : i32
+  var %r11 arrival : i32
   device_fence
   %r11 = atomic_count %b4[add(thread_index, 1)] last sub(%p1, 1)
   all_reduce x threads 32 barrier 3 max(%r2)

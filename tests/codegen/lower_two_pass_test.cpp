@@ -41,7 +41,7 @@ std::vector<const kir::For*> row_loops(const kir::Kernel& kernel) {
 
 bool loops_over_tiles(const kir::Kernel& kernel) {
   return count_of<kir::For>(kernel, kernel.body, [&](const kir::For& loop) {
-           return kernel.vars[loop.index].name == "turn";
+           return kernel.vars[loop.index].name == "row_tile";
          }) > 0;
 }
 
