@@ -116,7 +116,8 @@ class Model {
       return;
     }
     kept_words_ += accumulator_words(facts, batches_ * schedule.vector_width);
-    if (schedule.family == kWarpSpecialised) return;  // The family's own terms cover that.
+    // The terms of pipelines cover that.
+    if (std::holds_alternative<WarpSpecialisedParameters>(schedule.parameters)) return;
     if (schedule.rows_per_tile() > 0) return;  // A run-time loop converts elements as it uses them.
     for (const TensorAccess& access : facts.space.inputs) {
       if (!facts.is_full(access.value) || words_of(access.value, 2) == 2) continue;

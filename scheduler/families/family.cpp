@@ -43,6 +43,7 @@ FamilySet scheduling_families() {
        .estimate = estimate_transpose,
        .predict = predict_transpose,
        .lower = {},
+       .layout = ElementLayout::kTiles,
        .refuses = refuse_pointwise},  // Beyond that, it runs what pointwise runs.
       {.name = std::string(kMultiTensor),
        .propose = propose_multi_tensor,
@@ -55,6 +56,7 @@ FamilySet scheduling_families() {
        .estimate = estimate_column,
        .predict = predict_column,
        .lower = {},
+       .layout = ElementLayout::kColumns,
        .can_finish_by_last_block = true,
        .refuses = refuse_column},
       {.name = std::string(kLooped),

@@ -33,6 +33,13 @@ struct Proposal {
   std::vector<Rejection> rejections;
 };
 
+/// How the schedules of a family place the elements of a segment.
+enum class ElementLayout : uint8_t {
+  kRows,     ///< Row slots take whole rows, in batches of vectors.
+  kColumns,  ///< Row slots take `unroll` rows at a time, of a strip of columns.
+  kTiles,    ///< Tiles, of which a thread stores elements that another has read.
+};
+
 /// A kind of schedule as a plug-in: a few functions under a name. A FamilySet is an ordinary value
 /// that callers extend or reduce.
 struct Family {
@@ -58,6 +65,8 @@ struct Family {
   /// All its schedules of outer reductions leave partial results. The family therefore cannot
   /// finish partial results itself.
   bool writes_partials = false;
+  /// What checks of batches and of outputs in place assume of its schedules.
+  ElementLayout layout = ElementLayout::kRows;
   /// Lowers schedules with `finish last_block`.
   bool can_finish_by_last_block = false;
   /// Why no schedule of the family can run a segment, on any device. The segmenter asks this for

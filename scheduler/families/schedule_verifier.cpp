@@ -7,10 +7,9 @@
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/analysis/stages.h"
 #include "scheduler/analysis/tensor_list.h"
+#include "scheduler/families/overwriting.h"
 #include "scheduler/families/transpose.h"
-#include "scheduler/schedule/family_names.h"
 #include "scheduler/schedule/last_block.h"
-#include "scheduler/schedule/overwriting.h"
 
 namespace sinter {
 namespace {
@@ -182,13 +181,11 @@ std::vector<Rejection> verify_schedule(const SegmentFacts& facts, const Schedule
   const SegmentFacts& walked = facts.list ? facts.list->member : facts;
   if (auto rejection = check_stages(walked, schedule, distribute(walked, schedule.kept)))
     rejections.push_back(*rejection);
-  if (auto rejection = check_in_place(facts, schedule)) rejections.push_back(*rejection);
-  // The rules of rows need not hold for families with another layout of elements. In the column
-  // family, blocks of a cluster share the rows instead of the columns of a row. Tiles of the
-  // transpose family are powers of two, and its grid covers everything; the tiles of each member
-  // cover a list.
-  if (schedule.family != kColumn && schedule.family != kTranspose && !facts.list &&
-      !check_row_access(facts, schedule)) {
+  if (auto rejection = check_in_place(facts, schedule, *family)) rejections.push_back(*rejection);
+  // The rules of rows need not hold for other layouts of elements. Of columns, blocks of a cluster
+  // share the rows instead of the columns of a row. Tiles are powers of two, and their grid covers
+  // everything; the tiles of each member cover a list.
+  if (family->layout == ElementLayout::kRows && !facts.list && !check_row_access(facts, schedule)) {
     const auto spans = batch_spans(facts, schedule);
     if (auto rejection = check_batches(facts, schedule, {spans.data(), spans.size()}))
       rejections.push_back(*rejection);

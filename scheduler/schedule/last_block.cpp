@@ -7,7 +7,6 @@
 #include "fusion_ir/integers.h"
 #include "scheduler/analysis/cuda_units.h"
 #include "scheduler/schedule/accumulators.h"
-#include "scheduler/schedule/family_names.h"
 #include "scheduler/schedule/row_schedule.h"
 
 namespace sinter {
@@ -74,7 +73,7 @@ int64_t LastBlockGeometry::rounds() const {
 LastBlockGeometry last_block_geometry(const SegmentFacts& facts, const Schedule& schedule) {
   LastBlockGeometry out;
   out.rows = partial_rows(schedule);
-  const bool of_columns = schedule.family == kColumn;
+  const bool of_columns = std::holds_alternative<ColumnParameters>(schedule.parameters);
   const bool apart = !has_totals(facts);
   if (apart) out.strips = of_columns ? column_strips(facts, schedule) : schedule.cluster_size();
   if (has_columns(facts)) {

@@ -12,10 +12,10 @@
 #include "scheduler/analysis/in_place.h"
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/cost/last_block_time.h"
+#include "scheduler/families/overwriting.h"
 #include "scheduler/families/schedule_verifier.h"
 #include "scheduler/plan/plan_options.h"
 #include "scheduler/schedule/last_block.h"
-#include "scheduler/schedule/overwriting.h"
 
 namespace sinter {
 namespace {
@@ -315,18 +315,19 @@ void drop_overwriting(const SegmentFacts& facts, const Family& family, const Dev
   if (facts.in_place.empty()) return;
   for (ProposedSchedule& candidate : proposal.candidates) {
     Schedule& schedule = candidate.schedule;
-    if (facts.space.rows % rows_of_slots(schedule) == 0 || schedule.rows_per_iteration() > 1)
+    if (facts.space.rows % rows_of_slots(schedule, family) == 0 ||
+        schedule.rows_per_iteration() > 1)
       continue;
     Schedule divided = schedule;
     divided.rows_per_block = std::gcd(schedule.rows_per_block, facts.space.rows);
-    if (facts.space.rows % rows_of_slots(divided) != 0) divided.unroll = 1;
+    if (facts.space.rows % rows_of_slots(divided, family) != 0) divided.unroll = 1;
     const auto estimate = family.estimate(facts, divided, limits);
     if (!estimate) continue;
     candidate = {divided, *estimate, family.predict(facts, divided, *estimate, limits)};
   }
   std::optional<Rejection> why;
   std::erase_if(proposal.candidates, [&](const ProposedSchedule& candidate) {
-    auto rejection = check_in_place(facts, candidate.schedule);
+    auto rejection = check_in_place(facts, candidate.schedule, family);
     if (rejection && !why) why = rejection;
     return rejection.has_value();
   });

@@ -29,20 +29,24 @@ Schedule shape_of(int64_t rows_per_tile) {
           .persistent_blocks = 4};
 }
 
-/// Loops over rows of a turn, outermost ones of the kernel or of its loop over turns.
+bool is_over_tiles(const kir::Kernel& kernel, const kir::For& loop) {
+  return kernel.vars[loop.index].name == "row_tile";
+}
+
+/// Loops over rows of a tile, outermost ones of the kernel or of its loop over tiles.
 std::vector<const kir::For*> row_loops(const kir::Kernel& kernel) {
   std::vector<const kir::For*> loops;
   kir::for_each_stmt(kernel, kernel.body, [&](kir::StmtId id) {
     const auto* loop = std::get_if<kir::For>(&kernel.stmts[id].kind);
-    if (loop != nullptr && kernel.vars[loop->index].name.starts_with("r")) loops.push_back(loop);
+    if (loop == nullptr || is_over_tiles(kernel, *loop)) return;
+    if (kernel.vars[loop->index].name.starts_with("r")) loops.push_back(loop);
   });
   return loops;
 }
 
 bool loops_over_tiles(const kir::Kernel& kernel) {
-  return count_of<kir::For>(kernel, kernel.body, [&](const kir::For& loop) {
-           return kernel.vars[loop.index].name == "row_tile";
-         }) > 0;
+  return count_of<kir::For>(kernel, kernel.body,
+                            [&](const kir::For& loop) { return is_over_tiles(kernel, loop); }) > 0;
 }
 
 bool is_partials(const kir::Kernel& kernel, kir::BufferId buffer) {

@@ -17,11 +17,11 @@
 #include "scheduler/analysis/in_place.h"
 #include "scheduler/analysis/tensor_list.h"
 #include "scheduler/families/multi_tensor.h"
+#include "scheduler/families/overwriting.h"
 #include "scheduler/families/random_scheduler.h"
 #include "scheduler/families/schedule_verifier.h"
 #include "scheduler/plan/tensor_slots.h"
 #include "scheduler/planning/planner.h"
-#include "scheduler/schedule/overwriting.h"
 #include "tests/integration/canned_case.h"
 #include "tests/integration/interpreted_plan.h"
 #include "tests/integration/live_device.h"
@@ -126,14 +126,16 @@ TEST(InPlace, RowsAreNotReadAgainOnceTheyAreOverwritten) {
                       .parameters = LoopedParameters{},
                       .threads_per_row = 128,
                       .vector_width = 4};
-  const auto refused = check_in_place(facts, loop);
+  const FamilySet families = builtin_families();
+  const Family& looped = *find_family(families, loop.family);
+  const auto refused = check_in_place(facts, loop, looped);
   ASSERT_TRUE(refused);
   EXPECT_THAT(refused->rule, HasSubstr("reads an input again"));
   EXPECT_THAT(verify_schedule(facts, loop, kLimits, builtin_families()),
               testing::Contains(testing::Field(&Rejection::rule, refused->rule)));
   // Softmax stores only at the end: it may read the row as often as it likes.
   const Plan softmax = plan_of(softmax_in_place(64, 512));
-  EXPECT_FALSE(check_in_place(softmax.kernels.front().facts, loop));
+  EXPECT_FALSE(check_in_place(softmax.kernels.front().facts, loop, looped));
 }
 
 class InPlaceSchedules : public ::testing::TestWithParam<Fusion> {};

@@ -6,9 +6,9 @@
 
 #include "fusion_ir/fusion_builder.h"
 #include "scheduler/analysis/kept_value.h"
+#include "scheduler/families/overwriting.h"
 #include "scheduler/families/transpose.h"
 #include "scheduler/schedule/family_names.h"
-#include "scheduler/schedule/overwriting.h"
 #include "tests/scheduler/facts_of.h"
 
 namespace sinter {
@@ -30,7 +30,8 @@ SegmentFacts added() {
 }
 
 std::string reason_against(const SegmentFacts& facts, const Schedule& schedule) {
-  const auto rejection = check_in_place(facts, schedule);
+  const FamilySet families = scheduling_families();
+  const auto rejection = check_in_place(facts, schedule, *find_family(families, schedule.family));
   return rejection ? text_of(*rejection) : "";
 }
 

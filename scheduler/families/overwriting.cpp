@@ -1,29 +1,30 @@
-#include "scheduler/schedule/overwriting.h"
+#include "scheduler/families/overwriting.h"
 
 #include <algorithm>
 
 #include "scheduler/analysis/stages.h"
 #include "scheduler/analysis/tensor_list.h"
-#include "scheduler/schedule/family_names.h"
 #include "scheduler/schedule/row_schedule.h"
 
 namespace sinter {
-int64_t rows_of_slots(const Schedule& schedule) {
+
+int64_t rows_of_slots(const Schedule& schedule, const Family& family) {
   const int64_t of_slot =
-      schedule.family == kColumn ? schedule.unroll : schedule.rows_per_iteration();
+      family.layout == ElementLayout::kColumns ? schedule.unroll : schedule.rows_per_iteration();
   return schedule.rows_per_block * std::max<int64_t>(of_slot, 1);
 }
 
-std::optional<Rejection> check_in_place(const SegmentFacts& facts, const Schedule& schedule) {
+std::optional<Rejection> check_in_place(const SegmentFacts& facts, const Schedule& schedule,
+                                        const Family& family) {
   // Elements of a tensor list are processed one by one, in one stage.
   if (facts.list || facts.in_place.empty()) return std::nullopt;
-  if (schedule.family == kTranspose) {
+  if (family.layout == ElementLayout::kTiles) {
     return rejected_at(schedule.family, "threads store elements that others have read",
                        facts.in_place.front().input,
                        "none needed: other families take the segment");
   }
   // Slots beyond the last row read that row, while the thread that owns it may have written it.
-  const int64_t rows = rows_of_slots(schedule);
+  const int64_t rows = rows_of_slots(schedule, family);
   if (facts.space.rows % rows != 0) {
     Rejection out =
         rejected_at(schedule.family, "the last block reads a row again that it overwrites",
