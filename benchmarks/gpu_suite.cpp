@@ -79,7 +79,7 @@ struct Variant {
   std::future<sinter::Result<sinter::CompiledPlan>> compiled;
 };
 
-/// A case with everything that needs no device under way.
+/// A case, with the work that needs no device begun.
 struct Prepared {
   Case item;
   std::future<sinter::DeviceReference> reference;

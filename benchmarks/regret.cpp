@@ -58,7 +58,7 @@ class Regret {
       facts->second = std::move(*whole);
     }
     const auto estimate = family->estimate(facts->second, *schedule, limits_);
-    // What is expected to spill is never offered to rings.
+    // What is expected to spill is never offered to pipelines.
     if (!estimate || (family->models_latency && estimate->spilled_registers > 0)) return skip();
     Timed& timed = cases_[item];
     const auto same = std::ranges::find(timed.candidates, *schedule, &ProposedSchedule::schedule);

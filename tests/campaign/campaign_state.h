@@ -16,7 +16,7 @@ struct SeedResult {
 };
 
 /// The seeds that are done, in a file to which every result is appended as one line by one write.
-/// Whenever the process ends, the file has all results but those under way; half a line at its end
+/// Whenever the process ends, the file has all results but those in flight; half a line at its end
 /// is dropped.
 class CampaignState {
  public:

@@ -305,8 +305,8 @@ class Check {
   }
 
   /// The interpreter knows of every thread of a cluster what it has seen of every other one, which
-  /// takes it minutes for rings in clusters of as many threads as there may be. Grids of as many
-  /// threads as a row may have, for each of many rows without elements, take it as long.
+  /// takes it minutes for pipelines in clusters of as many threads as there may be. Grids of as
+  /// many threads as a row may have, for each of many rows without elements, take it as long.
   static bool is_too_large(const SegmentFacts& facts, const ProposedSchedule& drawn) {
     constexpr int64_t kMostInCluster = 4096;
     const Schedule& schedule = drawn.schedule;

@@ -829,7 +829,7 @@ class Generator {
       }
       case 12:
       case 13: {
-        // Sums of all rows beside a sum of each: what rings are for.
+        // Sums of all rows beside a sum of each: what pipelines are for.
         const Known dy = Known{add_float(shape(x.id)), kRandomInputBound};
         const RmsNorm norm = rms_norm(b_, x.id, {.weight = parameter(x.id)});
         const NormBackward gradient =

@@ -184,7 +184,7 @@ std::vector<Fault> faults_of_unrolled_rows() {
       {"TheSlotBeforeIsReleased", Kind::kDeadlock, 3,
        in(2,
           [](auto& p) {
-            // The last one of a ring of two is held while the next one is waited for.
+            // The last one of a pipeline of two is held while the next one is waited for.
             find(group(p), kArrive).item_offset = -2;
           }),
        5},

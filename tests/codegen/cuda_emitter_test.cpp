@@ -270,12 +270,12 @@ TEST(CudaEmitterTest, WritesClusters) {
   EXPECT_THAT(text, HasSubstr("mbarrier_wait_cluster(arrived + turn % 2, turn / 2 % 2);"));
   const KernelSource source = make_kernel_source(kernel, {21, 3});
   EXPECT_EQ(source.cluster_size, 2);
-  // Tuples of 2 x 2 warps for two turns, and two mbarriers.
+  // Tuples of 2 x 2 warps for two rounds, and two mbarriers.
   EXPECT_EQ(source.shared_bytes, 2 * 4 * 4 + 2 * 8);
 }
 
 /// Blocks that each have a row or part of one load before they wait for each other.
-TEST(CudaEmitterTest, BlocksOfAClusterLoadBeforeTheyMeet) {
+TEST(CudaEmitterTest, BlocksOfAClusterLoadBeforeTheySynchronise) {
   std::string text(kClusterKernel);
   text.replace(text.find("cluster_barrier"), 15, "cluster_arrive barrier cluster_wait");
   const std::string cuda = emit_cuda(run_kernel_passes(kernel_of(text), {.verify = true}));

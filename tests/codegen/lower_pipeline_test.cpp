@@ -36,7 +36,7 @@ Tensors below_maximum(const Tensors& in) {
   return {y, column_sums(y, kColumns)};
 }
 
-/// Runs a schedule that keeps rows in registers, or reads them in the ring a second time.
+/// Runs a schedule that keeps rows in registers, or reads them in the pipeline a second time.
 void expect_lowered_rows(const WarpSpecialisedParameters& parameters, Schedule schedule) {
   schedule.family = std::string(kWarpSpecialised);
   schedule.parameters = parameters;
@@ -50,7 +50,7 @@ void expect_lowered_rows(const WarpSpecialisedParameters& parameters, Schedule s
   }
 }
 
-/// Blocks whose rows go round the ring several times.
+/// Blocks whose rows go round the pipeline several times.
 TEST(LowerPipeline, RowsStayInTheirSlotUntilTheyAreRead) {
   expect_lowered_rows({.pipeline_stages = 2}, {.threads_per_row = 128, .persistent_blocks = 3});
   expect_lowered_rows({.pipeline_stages = 4},

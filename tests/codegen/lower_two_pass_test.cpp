@@ -180,7 +180,7 @@ Schedule tiles_of(int64_t rows) {
           .persistent_blocks = 2};
 }
 
-TEST(LowerTwoPass, RowValuesAreReadBeforeTheNextTurnOverwritesThem) {
+TEST(LowerTwoPass, RowValuesAreReadBeforeTheNextTileOverwritesThem) {
   for (const int64_t rows : {1, 3}) {
     const ScheduledKernel kernel(squared_rows(23), tiles_of(rows));
     kernel.expect_outputs(squared);
@@ -197,7 +197,7 @@ TEST(LowerTwoPass, RowValuesAreWrittenBeforeTheSecondPartReadsThem) {
   ScheduledKernel(lowered_rows(23), ahead).expect_outputs(below_maximum);
 }
 
-TEST(LowerTwoPass, BlocksOfAClusterKeepTheirTurnsApart) {
+TEST(LowerTwoPass, BlocksOfAClusterKeepTheirTilesApart) {
   Schedule schedule = tiles_of(2);
   schedule.threads_per_row = 64;
   std::get<LoopedParameters>(schedule.parameters).cluster_size = 2;

@@ -60,7 +60,7 @@ TEST(RowKernel, ExchangesOfFollowingRowsDoNotMeetInACluster) {
   expect_weighted_rows(schedule);
 }
 
-TEST(RowKernel, ExchangesOfTheRowsOfATurnDoNotMeetInACluster) {
+TEST(RowKernel, ExchangesOfTheRowsOfAnIterationDoNotMeetInACluster) {
   expect_weighted_rows({.family = "looped",
                         .parameters = LoopedParameters{.cluster_size = 2, .rows_per_tile = 3},
                         .threads_per_row = 64,

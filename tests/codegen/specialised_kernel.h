@@ -5,8 +5,8 @@
 namespace sinter {
 
 /// Row sums by a block whose warps have different work, as built: thread 128 brings rows of 512
-/// floats into a ring of three stages, and threads 0 to 127 add each of them up. A block takes the
-/// rows at its number and then at every grid size further.
+/// floats into a pipeline of three stages, and threads 0 to 127 add each of them up. A block takes
+/// the rows at its number and then at every grid size further.
 inline constexpr std::string_view kSpecialisedKernel =
     R"(kernel @row_sums threads 256 min_blocks 2 grid ceil(%p0 / 8) {
   param %p0 rows : i64

@@ -122,9 +122,9 @@ TEST(CannedPipelineRows, AreNoPartOfTheText) {
   EXPECT_GT(compared, 20);
 }
 
-// Heads and tails of misaligned rows come through registers, and are all under way, as is the rest
+// Heads and tails of misaligned rows come through registers, and are all in flight, as is the rest
 // of the row, before the first of them is waited for.
-TEST(RowsInSharedMemory, AreUnderWayBeforeThePartOfThemInRegistersIsStored) {
+TEST(RowsInSharedMemory, AreInFlightBeforeThePartOfThemInRegistersIsStored) {
   const Fusion fusion = find_canned_fusion("softmax_backward")->build();
   const ExtentValues extents = {{"rows", 64}, {"cols", 1543}};
   const Plan planned =

@@ -1,7 +1,7 @@
 // Gradients of norms over a grid of rows, columns and types, in every kind of schedule that may run
-// them: those that keep rows (multi_wave), rings (warp_specialised), both with their accumulators
-// in shared memory too, rows that are read twice in turns (looped), and what is chosen. Every cell
-// is computed right, or refused with the reason that it must be refused for.
+// them: those that keep rows (multi_wave), pipelines (warp_specialised), both with their
+// accumulators in shared memory too, rows that are read twice in turns (looped), and what is
+// chosen. Every cell is computed right, or refused with the reason that it must be refused for.
 //
 // A GPU runs all cells, the interpreter those that are small enough; refusals need neither. One
 // width and type is one test, so that CTest runs them beside each other.
@@ -163,9 +163,9 @@ std::optional<Plan> pinned_plan(const Fusion& fusion, const ExtentValues& extent
   return pinned ? std::optional(std::move(*pinned)) : std::nullopt;
 }
 
-/// The plan with its accumulators in shared memory, beside a ring of as many stages as then fit.
-/// Nothing where it accumulates no columns, its family does so in registers alone, or shared memory
-/// does not hold them.
+/// The plan with its accumulators in shared memory, beside a pipeline of as many stages as then
+/// fit. Nothing where it accumulates no columns, its family does so in registers alone, or shared
+/// memory does not hold them.
 std::optional<Plan> in_shared(const Fusion& fusion, const ExtentValues& extents,
                               const Plan& planned) {
   const KernelPlan& kernel = planned.kernels.front();
@@ -197,8 +197,8 @@ std::optional<Plan> in_shared(const Fusion& fusion, const ExtentValues& extents,
   return pinned_plan(fusion, extents, planned.limits, std::move(schedule));
 }
 
-/// The ring of a plan with that many rows side by side, and stages for them; nothing if it is too
-/// large for the device then.
+/// The pipeline of a plan with that many rows side by side, and stages for them; nothing if it is
+/// too large for the device then.
 std::optional<Plan> with_unrolled_rows(const Plan& ring, const Width& width, const Fusion& fusion,
                                        int64_t rows, int64_t unrolled_rows,
                                        const DeviceLimits& limits) {
@@ -416,8 +416,8 @@ TEST_P(SmallGradientsGpu, WithTailsAreRightInEveryKind) {
   for (const int64_t rows : {17, 1701}) check_rows(rows);
 }
 
-// All groups of a block take as many turns of 1, 2 or 4 rows each.
-TEST_P(SmallGradientsGpu, InWholeTurnsAreRightInEveryKind) {
+// All groups of a block take as many rounds of 1, 2 or 4 rows each.
+TEST_P(SmallGradientsGpu, InWholeRoundsAreRightInEveryKind) {
   constexpr int64_t kMostGroups = 4;
   constexpr int64_t kMostRowUnroll = 4;
   check_rows(limits_.sm_count * kMostGroups * kMostRowUnroll);

@@ -1,5 +1,5 @@
 // In which order threads take the vectors of rows that registers hold: those that may lie outside
-// the row first, so that nothing waits before the last load is under way.
+// the row first, so that nothing waits before the last load is in flight.
 
 #include <gmock/gmock.h>
 

@@ -71,7 +71,7 @@ TEST_P(LastBlockFinishAt, RowsAreTheOracles) {
   }
 }
 
-TEST_P(LastBlockFinishAt, RingsAreTheOracles) {
+TEST_P(LastBlockFinishAt, PipelinesAreTheOracles) {
   const int64_t rows = GetParam();
   for (const char* name : {"layer_norm_backward", "dyt_backward", "marginal_sums"}) {
     const Fusion fusion = find_canned_fusion(name)->build();

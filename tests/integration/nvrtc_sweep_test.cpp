@@ -113,8 +113,8 @@ TEST_F(NvrtcSweep, RegistersOfChosenGradientsAreWithinAQuarterOfTheirEstimates) 
 }
 
 // Many elements a thread: 64 and more of a row whose statistics look at each twice, or of which
-// registers are squeezed. And rings whose last batch is a part, which ptxas gives a register or two
-// too few of: their next best is as fast.
+// registers are squeezed. And pipelines whose last batch is a part, which ptxas gives a register or
+// two too few of: their next best is as fast.
 TEST_F(NvrtcSweep, NoChosenScheduleOfLongRowsSpills) {
   for (const auto& [fusion, rows, columns] :
        std::initializer_list<std::tuple<const char*, int64_t, int64_t>>{

@@ -233,7 +233,7 @@ INSTANTIATE_TEST_SUITE_P(RowParts, RepeatedGpu,
                                            Problem{"row_argmax", 40, 65536, {}, true}),
                          [](const auto& param) { return text_of(param.param); });
 
-/// Threads arrive right after their loads from the ring, and two blocks share an SM: without a
+/// Threads arrive right after their loads from the pipeline, and two blocks share an SM: without a
 /// fence before the arrival, copies of later rows overtook these loads in nearly every execution.
 constexpr const char* kReleasesEarly = R"(schedule warp_specialised {
   threads_per_row 128  rows_per_block 1  vector_width 8  unroll 1  min_blocks_per_sm 2

@@ -1,5 +1,5 @@
-// Kernels whose groups work on several rows of a ring side by side: what they wait for and in which
-// order, and that their numbers are right for every number of rows that is left over.
+// Kernels whose groups work on several rows of a pipeline side by side: what they wait for and in
+// which order, and that their numbers are right for every number of rows that is left over.
 
 #include <gmock/gmock.h>
 
@@ -36,7 +36,7 @@ struct Keeps {
   Residency weights = Residency::kReload;
 };
 
-/// The shape as a ring of that many rows side by side, with up to `slots` slots for each group.
+/// The shape as a pipeline of that many rows side by side, with up to `slots` slots for each group.
 Schedule pipeline_of(const SegmentFacts& facts, Schedule shape, int64_t rows, Keeps keeps,
                      int64_t slots = 2) {
   shape.family = "warp_specialised";
@@ -58,7 +58,7 @@ Schedule pipeline_of(const SegmentFacts& facts, Schedule shape, int64_t rows, Ke
   return shape;
 }
 
-/// What the compute groups and the producer of a ring do, in the order of their statements.
+/// What the compute groups and the producer of a pipeline do, in the order of their statements.
 struct Steps {
   int64_t waits = 0;
   int64_t releases = 0;
@@ -117,7 +117,7 @@ TEST(RowsPerIteration, OneWaitOneExchangeAndOneReleaseServeAllRows) {
   }
 }
 
-TEST(RowsPerIteration, BlocksOfAClusterMeetOnceForAllRows) {
+TEST(RowsPerIteration, BlocksOfAClusterSynchroniseOnceForAllRows) {
   const Plan plan = plan_of("layer_norm_backward", 64, 512);
   const SegmentFacts& facts = plan.kernels.front().facts;
   const Schedule shape{.parameters = WarpSpecialisedParameters{.cluster_size = 2},

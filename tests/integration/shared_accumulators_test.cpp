@@ -139,7 +139,7 @@ TEST_P(SharedAccumulatorsAt, ClustersAndRowsAheadAreTheOracles) {
   }
 }
 
-TEST_P(SharedAccumulatorsAt, RingsAreTheOracles) {
+TEST_P(SharedAccumulatorsAt, PipelinesAreTheOracles) {
   if (GetParam() == 1) GTEST_SKIP() << "the sums of one row are the row";
   Slice slice(5, GetParam());
   for (const char* name : kGradients) {
@@ -171,7 +171,8 @@ TEST_P(SharedAccumulatorsAt, RingsAreTheOracles) {
 
 INSTANTIATE_TEST_SUITE_P(Rows, SharedAccumulatorsAt, ::testing::Values(0, 1, 2, 17, 133));
 
-/// Schedules of one plan: rows in registers, in shared memory and read again; rings with one group.
+/// Schedules of one plan: rows in registers, in shared memory and read again; pipelines with one
+/// group.
 std::vector<Schedule> geometries(const Plan& plan) {
   const SegmentFacts& facts = plan.kernels.front().facts;
   std::vector<Schedule> out;

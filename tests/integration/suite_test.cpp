@@ -167,7 +167,7 @@ std::optional<KernelBuild> compiled_after_a_spill(std::string_view name, std::st
 }
 
 /// A loop that needs far more registers than estimated says nothing of loops with fewer vectors
-/// under way, one of which is predicted as fast.
+/// in flight, one of which is predicted as fast.
 TEST(SuiteSpills, ALoopThatSpillsIsNotTradedForALoneBlock) {
   double expected_us = 0.0;
   const auto segment =
@@ -179,7 +179,7 @@ TEST(SuiteSpills, ALoopThatSpillsIsNotTradedForALoneBlock) {
 
 /// Rows in two loops that need more registers than the 123 estimated say nothing of what the
 /// compiler makes of blocks whose registers it must squeeze in any case: such are tried next.
-TEST(SuiteSpills, ARoomyScheduleThatSpillsDoesNotRuleOutASqueezedOne) {
+TEST(SuiteSpills, AScheduleThatSpillsDoesNotRuleOutARegisterLimitedOne) {
   const auto segment = compiled_after_a_spill("cross_entropy", "f32", {1024, 128256});
   if (!segment) GTEST_SKIP() << "no NVRTC";
   const auto is_register_limited = [](const CompileAttempt& attempt) {

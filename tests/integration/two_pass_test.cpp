@@ -1,4 +1,4 @@
-// Kernels whose blocks take rows in turns: their numbers are right at any width and number of rows.
+// Kernels whose blocks take rows in tiles: their numbers are right at any width and number of rows.
 
 #include <gmock/gmock.h>
 
@@ -24,7 +24,7 @@ Schedule shape_of(int64_t rows_per_tile) {
           .persistent_blocks = 4};
 }
 
-/// Row values that no reduction gives: threads share the rows of a turn.
+/// Row values that no reduction gives: threads share the rows of a tile.
 Fusion scaled_rows() {
   FusionBuilder b("scaled_rows");
   const Extent rows = b.symbol("rows");
@@ -60,7 +60,7 @@ Fusion masked_rows() {
   return b.build();
 }
 
-/// Few and many rows a turn, one and several batches at once, more blocks than rows and fewer.
+/// Few and many rows a tile, one and several batches at once, more blocks than rows and fewer.
 std::vector<Schedule> shapes(const SegmentFacts& facts) {
   const bool whole = facts.space.columns % 8 == 0;
   std::vector<Schedule> out = {

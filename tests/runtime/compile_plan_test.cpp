@@ -188,9 +188,9 @@ TEST_F(CompilePlanTest, PassesOverCandidatesThatWouldSpillLikewise) {
   EXPECT_EQ(kernel.attempts[1].proposed.schedule.family, "looped");
 }
 
-// What it needs beyond its estimate says nothing of what the compiler makes of squeezed registers,
-// but squeezed registers that spill do.
-TEST_F(CompilePlanTest, TriesOneSqueezedCandidateAfterOneWithRoom) {
+// What it needs beyond its estimate says nothing of what the compiler makes of a register-limited
+// candidate, but one of these that spills does.
+TEST_F(CompilePlanTest, TriesOneRegisterLimitedCandidateAfterOneThatIsNot) {
   Plan planned = plan_that_spills();
   auto& candidates = planned.kernels.front().candidates;
   // No promise to relax, and a row too long for the registers of so few threads.

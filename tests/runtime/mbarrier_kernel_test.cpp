@@ -55,7 +55,7 @@ TEST(MbarrierKernelGpu, SumsRows) {
   const DeviceContext context = DeviceContext::retain(**driver, 0).value();
   const CurrentContext current = CurrentContext::enter(**driver, context).value();
 
-  // So many that every block goes round its ring many times, in more than one wave.
+  // So many that every block goes round its pipeline many times, in more than one wave.
   constexpr int64_t kRows = 20'000;
   constexpr int64_t kColumns = 512;
   const KernelSource source = row_sums(kRows);

@@ -50,7 +50,7 @@ TEST_F(ClusterScheduleTest, BlocksHaveEqualPartsOfARow) {
   EXPECT_EQ(rows_at_once(legal_), 30);
 }
 
-// A tuple from each of 4 x 8 warps, of two sums, for two turns, and a mbarrier for each.
+// A tuple from each of 4 x 8 warps, of two sums, for two rounds, and a mbarrier for each.
 TEST_F(ClusterScheduleTest, ExchangesTakeWhatAllBlocksSend) {
   EXPECT_EQ(row_shared_bytes(facts_, legal_), 2 * (4 * 8) * 2 * 4 + 2 * 8);
 }
@@ -176,7 +176,7 @@ TEST(ClusterTest, ExchangesOverMoreBlocksTakeLonger) {
             cluster_exchange_time(4, cost_constants_of("H200")));
 }
 
-// Rings of whole rows of 16,384 hold three.
+// Pipelines of whole rows of 16,384 hold three.
 TEST(ClusterTest, WideGradientsShareTheirRowsWhereTheDeviceCan) {
   for (const int64_t columns : {16384, 24576, 32768}) {
     const Plan plan = plan_canned("layer_norm_backward", matrix(8192, columns), "H200").value();

@@ -173,7 +173,7 @@ TEST(PlanTest, BlocksAreOfferedNoMoreRowsThanThereAre) {
           const Schedule& schedule = offer.schedule;
           const bool is_pipelined = schedule.family == "warp_specialised";
           const bool is_column = schedule.family == "column";
-          // Of a warp, or in a ring a group of warps; four rows of columns at least.
+          // Of a warp, or in a pipeline a group of warps; four rows of columns at least.
           const int64_t filling = std::max((is_pipelined ? 128 : 32) / schedule.threads_per_row,
                                            int64_t{is_column ? 4 : 1});
           EXPECT_LE(schedule.rows_per_block,

@@ -119,7 +119,7 @@ TEST(PlanTest, BlocksOfAClusterOrTheLastBlockFinishLongColumnSums) {
   EXPECT_THAT(pinned->workspace, IsEmpty());
 }
 
-TEST(PlanTest, WithoutClustersLongColumnSumsAreDealtToSeveralBlocks) {
+TEST(PlanTest, WithoutClustersLongColumnSumsAreSplitOverSeveralBlocks) {
   const Plan planned = plan_canned("bias_gradient", matrix(8192, 4096), "A100").value();
   const Schedule& schedule = planned.kernels.front().chosen().schedule;
   EXPECT_EQ(schedule.family, "column");
@@ -160,7 +160,7 @@ TEST(PlanTest, AKernelEachIsNotPlannedWhereItsBytesTakeLongerThanOnePass) {
   EXPECT_EQ(few.decisions.front().candidates.back().because, "");
 }
 
-// Measured on an H200: rings win for norm gradients at all of these, and an A100 has no bulk
+// Measured on an H200: pipelines win for norm gradients at all of these, and an A100 has no bulk
 // copies.
 TEST(PlanTest, NormGradientsSpecialiseWarpsWhereTheDeviceCan) {
   for (const auto& extents : {matrix(16384, 2048), matrix(8192, 4096), matrix(16384, 8192)}) {
@@ -173,7 +173,7 @@ TEST(PlanTest, NormGradientsSpecialiseWarpsWhereTheDeviceCan) {
   }
 }
 
-// A ring's group takes one row of 64 bytes at a time, and waits for each.
+// A pipeline's group takes one row of 64 bytes at a time, and waits for each.
 TEST(PlanTest, GradientsOfNarrowRowsGoInBlocksOfManyRows) {
   for (const DeviceLimits& device : device_presets()) {
     const Plan planned = plan_canned("layer_norm_backward", matrix(16384, 32), device.name).value();

@@ -188,7 +188,7 @@ TEST(PlanTest, TheChosenScheduleIsWithinATieOfTheBest) {
   }
 }
 
-TEST(PlanTest, RingsAreTakenAsPredicted) {
+TEST(PlanTest, PipelinesAreTakenAsPredicted) {
   for (const char* fusion : {"layer_norm_backward", "rms_norm_backward_f32", "dyt_backward"}) {
     const auto planned = plan_canned(fusion, matrix(8192, 4096), "H200");
     const auto& candidates = planned.value().kernels.front().candidates;
@@ -264,7 +264,7 @@ TEST(PlanTest, SaysWhatDecidedBetweenEquals) {
 
 /// Kernels that mostly wait are taken as predicted, others not squeezed where that costs little.
 /// What estimates are off by is no squeeze.
-TEST(PlanTest, SqueezedRegistersMatterWhereMemoryDecides) {
+TEST(PlanTest, LimitedRegistersMatterWhereMemoryDecides) {
   const auto first = [](double launch_us, int64_t wanted = 70) {
     const auto candidate = [&](int64_t registers, double memory_us) {
       ProposedSchedule out;

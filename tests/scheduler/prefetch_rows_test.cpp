@@ -144,7 +144,7 @@ TEST_F(PrefetchRowsTest, ARowIsWaitedForBesideTheOneBeforeIt) {
               1e-9);
 }
 
-TEST_F(PrefetchRowsTest, AreOfferedForGradientsWithoutASqueeze) {
+TEST_F(PrefetchRowsTest, AreOfferedForGradientsThatAreNotRegisterLimited) {
   for (const int64_t columns : {1544, 2048, 4096, 8184}) {
     const SegmentFacts facts = canned_facts("rms_norm_backward", 8192, columns);
     int64_t offered = 0;

@@ -131,7 +131,7 @@ TEST(RandomSchedulerTest, DrawsAccumulatorsInSharedMemoryWhereColumnsAccumulate)
   EXPECT_EQ(in_shared(draws(canned_facts("bias_gradient", 8, 1024), "column")), 0);
 }
 
-TEST(RandomSchedulerTest, DrawsTicketsWherePartialResultsAreLeft) {
+TEST(RandomSchedulerTest, DrawsLastBlocksWherePartialResultsAreLeft) {
   const auto finishes = [](const std::vector<Schedule>& schedules) {
     std::set<Finish> out;
     for (const Schedule& schedule : schedules) out.insert(schedule.finish);
@@ -146,7 +146,7 @@ TEST(RandomSchedulerTest, DrawsTicketsWherePartialResultsAreLeft) {
             (std::set<Finish>{Finish::kKernel}));
 }
 
-TEST(RandomSchedulerTest, DrawsTurnsWhereLoopedBlocksAccumulate) {
+TEST(RandomSchedulerTest, DrawsTilesWhereLoopedBlocksAccumulate) {
   const auto schedules = draws(canned_facts("layer_norm_backward", 8, 1024), "looped");
   EXPECT_EQ(schedules.size(), kSeeds);
   EXPECT_EQ(seen(schedules, &Schedule::rows_per_tile), (std::set<int64_t>{1, 2, 3, 4, 5, 6, 7, 8}));

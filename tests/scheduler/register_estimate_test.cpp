@@ -35,7 +35,7 @@ Schedule looped(int64_t unroll) {
 }
 
 // Elements of a loop that takes logarithms on a fast path overlap, and can begin again.
-TEST(RegisterEstimate, HasteTakesRegisters) {
+TEST(RegisterEstimate, FastPathsTakeRegisters) {
   const SegmentFacts plain = sum_of("exp");
   const SegmentFacts logarithms = sum_of("log");
   const auto registers = [](const SegmentFacts& facts) {

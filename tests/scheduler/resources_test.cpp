@@ -74,7 +74,7 @@ TEST(ResourcesTest, CompleteDerivesWavesAndSpills) {
 }
 
 // ptxas can reorder what it computes, but holds every element that was loaded.
-TEST(ResourcesTest, LoadedElementsAreNotSqueezed) {
+TEST(ResourcesTest, LoadedElementsTakeNoFewerRegisters) {
   EXPECT_EQ(fewest_registers(100, 0), 80);
   EXPECT_EQ(fewest_registers(100, 50), 90);
   EXPECT_EQ(fewest_registers(100, 100), 100);

@@ -127,7 +127,7 @@ TEST(RowScheduleTest, SpansOfKnownRows) {
   EXPECT_THAT(spans(5, RowAccess::kUnaligned), IsEmpty()) << "edges alone";
 }
 
-TEST(RowScheduleTest, EdgesAreDealtToThreads) {
+TEST(RowScheduleTest, EdgesAreDistributedToThreads) {
   const auto edges = [](int64_t columns, int64_t threads, int64_t width) {
     return peeled_count(
         facts_of_width(columns),
@@ -265,8 +265,8 @@ TEST(RowScheduleTest, ExchangesCarryTuples) {
   EXPECT_THAT(types("row_any"), ElementsAre(DType::kBool));
 }
 
-TEST(RowScheduleTest, BalancedBlocksTakeNoMoreTurns) {
-  EXPECT_EQ(balanced_blocks(8192, 132), 131);  // 63 turns either way.
+TEST(RowScheduleTest, BalancedBlocksTakeNoMoreRounds) {
+  EXPECT_EQ(balanced_blocks(8192, 132), 131);  // 63 rounds either way.
   EXPECT_EQ(balanced_blocks(2048, 264), 256);
   EXPECT_EQ(balanced_blocks(5, 132), 5);
   EXPECT_EQ(balanced_blocks(0, 132), 1);

@@ -1,5 +1,5 @@
-// Several rows side by side in the groups of a ring: which schedules may have them, what they take,
-// and when they are offered.
+// Several rows side by side in the groups of a pipeline: which schedules may have them, what they
+// take, and when they are offered.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -116,8 +116,8 @@ TEST_F(RowsPerIterationTest, StagesHoldAsManyRowsForEveryGroup) {
   EXPECT_EQ(pipeline_slots(legal_), 6);
 }
 
-// Two sums of f32 in two turns by 4 warps: 2 * 2 * 4 * 4 bytes for each row, of two rows and of the
-// row that is left over. A pair of mbarriers for each slot.
+// Two sums of f32 in two rounds by 4 warps: 2 * 2 * 4 * 4 bytes for each row, of two rows and of
+// the row that is left over. A pair of mbarriers for each slot.
 TEST_F(RowsPerIterationTest, TakeAnExchangeForEachRowAndFewerMbarriers) {
   const int64_t exchange = 2 * 2 * 4 * 4;
   EXPECT_EQ(estimated(legal_).shared_bytes - estimated(one_at_a_time()).shared_bytes,
@@ -151,7 +151,7 @@ TEST_F(RowsPerIterationTest, WaitForOneExchange) {
   EXPECT_NEAR(predicted(legal_).block_latency_us, 2 * alone_us - exchange_us, 1e-9);
 }
 
-TEST_F(RowsPerIterationTest, HoldSlotsThatAreNotUnderWayMeanwhile) {
+TEST_F(RowsPerIterationTest, HoldSlotsThatAreNotInFlightMeanwhile) {
   Schedule tight = legal_;
   std::get<WarpSpecialisedParameters>(tight.parameters).pipeline_stages = 4;
   Schedule alone = tight;
@@ -159,8 +159,8 @@ TEST_F(RowsPerIterationTest, HoldSlotsThatAreNotUnderWayMeanwhile) {
   EXPECT_GT(predicted(tight).memory_us, predicted(alone).memory_us);
 }
 
-// Rows that make no whole turn of all groups take the time of one that does, or follow each other.
-TEST_F(RowsPerIterationTest, TheLastTurnIsNoShorter) {
+// Rows that make no whole round of all groups take the time of one that does, or follow each other.
+TEST_F(RowsPerIterationTest, TheLastRoundIsNoShorter) {
   const auto time = [&](int64_t rows) {
     const SegmentFacts facts = canned_facts("layer_norm_backward", rows, 1024);
     Schedule schedule = legal_;
@@ -170,7 +170,7 @@ TEST_F(RowsPerIterationTest, TheLastTurnIsNoShorter) {
     const Prediction p = predict_warp_specialised(facts, schedule, estimate, limits_);
     return p.exposed_us;
   };
-  // One more item keeps one of two groups, at the price of a turn of both.
+  // One more item keeps one of two groups, at the price of a round of both.
   EXPECT_GT(time(44) - time(40), 2.0 * (time(48) - time(44)));
 }
 

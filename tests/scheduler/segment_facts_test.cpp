@@ -286,7 +286,7 @@ TEST(SegmentFactsTest, RowsThatFollowNeedWhatAllHaveInCommon) {
 }
 
 // Gradients in f32 keep products of the weight, but multiply with it in every row.
-TEST(SegmentFactsTest, RingsKeepWeightsThatTheFirstStageReads) {
+TEST(SegmentFactsTest, PipelinesKeepWeightsThatTheFirstStageReads) {
   const Plan plan =
       plan_canned("layer_norm_backward_f32", {{"rows", 8192}, {"cols", 4096}}, "H200").value();
   const KernelPlan& kernel = plan.kernels.front();

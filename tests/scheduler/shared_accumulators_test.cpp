@@ -161,7 +161,7 @@ TEST_F(SharedAccumulatorsTest, SharedBytesAreATupleForEveryColumnOfEverySlot) {
   EXPECT_EQ(accumulator_shared_bytes(odd, legal_), 3 * 4096 * 8);
 }
 
-TEST_F(SharedAccumulatorsTest, RingsHaveThemBesideTheRing) {
+TEST_F(SharedAccumulatorsTest, PipelinesHaveThemBesideTheirStages) {
   Schedule ring = legal_;
   ring.family = "warp_specialised";
   ring.parameters =

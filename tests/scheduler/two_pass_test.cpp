@@ -1,4 +1,4 @@
-// Rows that looped blocks take in turns: which schedules may, what they do and cost, and when they
+// Rows that looped blocks take in tiles: which schedules may, what they do and cost, and when they
 // are chosen.
 
 #include "scheduler/schedule/two_pass.h"
@@ -49,7 +49,7 @@ class TwoPassTest : public testing::Test {
     change(schedule);
     return reasons(schedule);
   }
-  /// Work of the legal schedule with so many rows a turn.
+  /// Work of the legal schedule with so many rows a tile.
   [[nodiscard]] WorkEstimate work_of(const SegmentFacts& facts, int64_t rows,
                                      const CostConstants& constants = kConstants) const {
     Schedule schedule = legal_;
@@ -131,7 +131,7 @@ TEST_F(TwoPassTest, TotalsAloneAreTakenWhileRowsAreReduced) {
 }
 
 // 8192 rows over 256 blocks are 32 each.
-TEST_F(TwoPassTest, ABlocksRowsAreItsTurns) {
+TEST_F(TwoPassTest, ABlocksRowsAreItsTiles) {
   EXPECT_THAT(reasons(legal_), IsEmpty());
   EXPECT_EQ(rows_of_block(facts_, legal_), 32);
   EXPECT_EQ(row_tile_count(facts_, legal_), 4);
@@ -156,13 +156,13 @@ TEST_F(TwoPassTest, AccumulatorsAreThoseOfAChunk) {
 }
 
 // Four f32 values of ten rows, in units of 16 bytes, and the halves of two sums of eight warps.
-TEST_F(TwoPassTest, RowValuesOfATurnWaitInSharedMemory) {
+TEST_F(TwoPassTest, RowValuesOfATileWaitInSharedMemory) {
   EXPECT_EQ(row_shared_bytes(facts_, legal_), 4 * 48 + 2 * 2 * 8 * 4);
   EXPECT_EQ(estimate_looped(facts_, legal_, limits_)->shared_bytes,
             row_shared_bytes(facts_, legal_));
 }
 
-TEST_F(TwoPassTest, NumbersThatMakeNoTurnsAreRefused) {
+TEST_F(TwoPassTest, NumbersThatMakeNoTilesAreRefused) {
   for (const int64_t rows : {-1, 0, 8193}) {
     EXPECT_THAT(
         reasons_with(
@@ -204,7 +204,7 @@ TEST_F(TwoPassTest, TuplesAreRefusedAsPartialResults) {
 }
 
 // 256 blocks with rows of 128 KiB: half of the L2 holds less than one each. Of rows of 8 KiB it
-// holds thirteen, beside the accumulators that wait in it: three turns.
+// holds thirteen, beside the accumulators that wait in it: three tiles.
 TEST_F(TwoPassTest, LengthsAreWhatL2AndSharedMemoryHold) {
   const auto lengths = [&](int64_t cols, int64_t rows = 8192) {
     const SegmentFacts facts = canned_facts("layer_norm_backward", rows, cols);
@@ -229,7 +229,7 @@ TEST_F(TwoPassTest, RowsThatLeaveL2AreReadTwice) {
   EXPECT_LT(all, 2.0 * static_cast<double>(facts_.bytes_read));
 }
 
-TEST_F(TwoPassTest, AccumulatorsMoveOnceATurn) {
+TEST_F(TwoPassTest, AccumulatorsMoveOnceATile) {
   const double partials = 256.0 * 32768.0 * 2.0 * 4.0;
   const WorkEstimate one = work_of(facts_, 32);
   const WorkEstimate two = work_of(facts_, 16);

@@ -108,7 +108,7 @@ class FakeDriver final : public DeviceDriver {
   std::vector<StreamHandle> streams_;
   int64_t modules_ = 0;
   uint64_t next_handle_ = 1;
-  std::unique_ptr<Graph> capture_;  // Null when no capture is under way.
+  std::unique_ptr<Graph> capture_;  // Null when no capture is in flight.
   StreamHandle capturing_ = nullptr;
   std::function<double(int64_t)> launch_us_;
   int64_t launches_ = 0;

@@ -9,4 +9,10 @@ namespace sinter {
 inline const DeviceLimits kLimits = *find_device("H200");
 inline const CostConstants& kConstants = cost_constants_of("H200");
 
+/// The device under other constants.
+inline DeviceLimits with(DeviceLimits limits, const CostConstants& constants) {
+  limits.cost = constants;
+  return limits;
+}
+
 }  // namespace sinter

@@ -155,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, ClusterReductionsTest,
                                          ClusterShape{8, 32, 32}, ClusterShape{8, 256, 256},
                                          ClusterShape{2, 96, 32}, ClusterShape{8, 1024, 1024}));
 
-/// A lane sends for its whole warp, into the place of two turns ago: all lanes must have read that
+/// A lane sends for its whole warp, into the place of two rounds ago: all lanes must have read that
 /// before. A warp barrier stands between, and without it some order of lanes is a race.
 TEST(LowerReductionsTest, AWarpHasReadBeforeOneOfItsLanesSends) {
   constexpr int64_t kRows = 21;
