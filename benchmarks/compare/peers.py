@@ -34,6 +34,7 @@ import sys
 import time
 
 import suite
+import suite_cases
 
 HERE = pathlib.Path(__file__).resolve().parent
 TABLE = HERE / "cells" / "peers.json"
@@ -45,7 +46,7 @@ UNCACHED = ("eager", "nvfuser")
 REASON_LENGTH = 200
 
 
-class Cell(suite.Case):
+class Cell(suite_cases.Case):
     """A problem of a family. Where the graph overwrites inputs, so does its peer."""
 
     def __init__(self, family, shape):
@@ -79,7 +80,7 @@ class Cell(suite.Case):
         """Random ones of the kind that the family is for."""
         graph = self.graph()
         tensors = [suite.random_tensor(self, graph, value, "cuda") for value in graph.inputs]
-        made = getattr(suite.load(self.peer), self.name + "_inputs", None)
+        made = getattr(suite_cases.load(self.peer), self.name + "_inputs", None)
         return list(made(*tensors)) if made else tensors
 
 
@@ -249,7 +250,7 @@ def arguments(argv):
                         help="of COUNT parts of the cells, that one")
     parser.add_argument("--without", action="append", default=[], choices=[*MODULES],
                         help="a library to leave out")
-    parser.add_argument("--library", default=str(suite.ROOT / "build/release/runtime/c_api/libsinter.so"))
+    parser.add_argument("--library", default=str(suite_cases.ROOT / "build/release/runtime/c_api/libsinter.so"))
     parser.add_argument("--commit", default="unknown", help="what is measured, to be written down")
     parser.add_argument("--budget", type=float, default=math.inf, help="seconds")
     parser.add_argument("--ahead", type=int, default=min(12, os.cpu_count() or 1),

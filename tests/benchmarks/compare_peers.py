@@ -20,6 +20,7 @@ import fir_nvfuser
 import peer_report
 import peers
 import suite
+import suite_cases
 
 
 def small_cell(name):
@@ -165,7 +166,7 @@ class PeersInPyTorch(unittest.TestCase):
         """As of a cell, in float64 on the host."""
         graph = cell.graph()
         random = [suite.random_tensor(cell, graph, value, "cpu") for value in graph.inputs]
-        made = getattr(suite.load(cell.peer), cell.name + "_inputs", lambda *tensors: tensors)(*random)
+        made = getattr(suite_cases.load(cell.peer), cell.name + "_inputs", lambda *tensors: tensors)(*random)
         return [x.double() if x.is_floating_point() else x for x in made]
 
     def same(self, got, wanted):
