@@ -106,33 +106,6 @@ TEST(KernelTextTest, ParsedKernelsAreCanonical) {
   EXPECT_EQ(canonicalize(kernel), kernel);
 }
 
-TEST(KernelTextTest, CanonicalKernelsSurviveTheirText) {
-  kir::Kernel kernel;
-  kir::KernelBuilder b(&kernel);
-  kernel.grid.work = b.add_param("n");
-  // Expressions and statements whose order of making is not that of the text.
-  const kir::ExprId late = b.add(b.special(kir::Special::kThreadIndex), b.integer(7));
-  const kir::VarId x = b.declare("x", b.integer(1));
-  b.loop("i", b.integer(0), late, b.integer(2), false,
-         [&](kir::ExprId i) { b.assign(x, b.mul(b.ref(x), b.add(i, late))); });
-  b.comment("end");
-  EXPECT_NE(parsed(print(kernel)), kernel);
-  const kir::Kernel canonical = canonicalize(kernel);
-  EXPECT_EQ(print(canonical), print(kernel));
-  EXPECT_EQ(parsed(print(canonical)), canonical);
-}
-
-TEST(KernelTextTest, CanonicalKernelsHoldNothingUnused) {
-  kir::Kernel kernel;
-  kir::KernelBuilder b(&kernel);
-  kernel.grid.work = b.add_param("n");
-  b.real(3.0);
-  b.comment("only this");
-  const kir::Kernel canonical = canonicalize(kernel);
-  EXPECT_EQ(canonical.exprs.size(), 0U);
-  EXPECT_EQ(canonical.stmts.size(), 1U);
-}
-
 TEST(KernelTextTest, FloatsKeepEveryBit) {
   for (const double value :
        {0.1, -0.0, 0x1p-1074, 1e300, std::bit_cast<double>(0xfff8000000000001U)}) {

@@ -1,0 +1,86 @@
+#include "codegen/passes/remove_dead_statements.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/codegen/passes/small_kernel.h"
+
+namespace sinter {
+namespace {
+
+using testing::HasSubstr;
+
+/// Other threads find what it leaves, whether or not its own asks what was there.
+TEST(RemoveDeadStatementsTest, KeepsAtomicCountsThatNobodyReads) {
+  const auto kernel = parse_kernel(R"(kernel @k threads 64 min_blocks 1 grid ceil(%p0 / 1) {
+  param %p0 n : i64
+  buffer %b0 counters : i32 global readwrite align 4
+  var %r0 drawn : i32
+  let %r1 unread : i32 = 7
+  %r0 = atomic_count %b0[0] last 3
+}
+)");
+  ASSERT_TRUE(kernel) << kernel.error().text();
+  const std::string kept = print(remove_dead_statements(*kernel));
+  EXPECT_THAT(kept, HasSubstr("= atomic_count %b0[0] last 3"));
+  EXPECT_THAT(kept, testing::Not(HasSubstr("let %r1")));
+}
+
+TEST(RemoveDeadStatementsTest, KeepsOnlyWhatReachesMemory) {
+  const kir::Kernel kernel = kernel_of(R"(
+  let %r0 kept : f32 = 0x1p+0
+  let %r1 chain : f32 = add(%r0, 0x1p+0)
+  let %r2 chain_end : f32 = add(%r1, 0x1p+0)
+  // stays
+  let %r3 loop_carried : f32 = 0x0p+0
+  for %r4 i : i32 = 0 to 4 step 1 {
+    %r3 = add(%r3, %r2)
+    // goes with its loop
+  }
+  let %r5 bound : i32 = 3
+  let %r6 sum : f32 = 0x0p+0
+  let %r7 unread : f32 = 0x0p+0
+  all_reduce stats threads 64 sum(%r6) max(%r7)
+  if lt(thread_index, %r5) {
+    store %b1[0] = %r6[0, 0] width 1
+  } else {
+    %r1 = %r0
+  }
+  if lt(thread_index, 4) {
+    %r0 = 0x1p+1
+  }
+  barrier
+)");
+  EXPECT_EQ(body_of(remove_dead_statements(kernel)), R"(  register %r0 kept : f32
+  register %r1 chain : f32
+  register %r2 chain_end : f32
+  register %r3 loop_carried : f32
+  register %r4 i : i32
+  register %r7 unread : f32
+  // stays
+  let %r5 bound : i32 = 3
+  let %r6 sum : f32 = 0x0p+0
+  all_reduce stats threads 64 sum(%r6)
+  if lt(thread_index, %r5) {
+    store %b1[0] = %r6[0, 0] width 1
+  }
+  barrier
+}
+)");
+}
+
+TEST(RemoveDeadStatementsTest, KeepsWhatALiveLoopCarries) {
+  const std::string body = R"(  let %r0 a : f32 = 0x1p+0
+  let %r1 b : f32 = 0x1p+0
+  for %r2 i : i32 = 0 to 4 step 1 {
+    store %b1[%r2] = %r1[0, 0] width 1
+    %r1 = %r0
+    %r0 = add(%r0, 0x1p+0)
+  }
+}
+)";
+  const std::string_view without_brace(body.data(), body.size() - 2);
+  EXPECT_EQ(body_of(remove_dead_statements(kernel_of(without_brace))), body);
+}
+
+}  // namespace
+}  // namespace sinter
