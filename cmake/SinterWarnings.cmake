@@ -5,8 +5,9 @@ target_compile_options(sinter_warnings INTERFACE
   -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow
   $<$<BOOL:${SINTER_WARNINGS_AS_ERRORS}>:-Werror>)
 if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # GCC warns of members with types of an unnamed namespace unless the file is the one it was given.
-  target_compile_options(sinter_warnings INTERFACE -Wno-subobject-linkage)
+  # GCC warns of members with types of an unnamed namespace unless the file is the one it was given,
+  # and of locals with a name that another source of the joined file has at namespace scope.
+  target_compile_options(sinter_warnings INTERFACE -Wno-subobject-linkage -Wno-shadow -Wshadow=local)
 endif()
 if(SINTER_WARNINGS_AS_ERRORS AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU"
    AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
