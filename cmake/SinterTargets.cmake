@@ -145,14 +145,6 @@ function(sinter_add_executable target)
   target_link_libraries(${target} PRIVATE Sinter::Sinter ${arg_LINK})
 endfunction()
 
-# sinter_compile_alone(<source>...)
-#
-# In a build that joins sources (CMAKE_UNITY_BUILD, as CI does), compiles each of these by itself:
-# what they keep in an unnamed namespace has the same names in each of them.
-function(sinter_compile_alone)
-  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-endfunction()
-
 # sinter_add_program(<target> SOURCES ... LINK ... [OUTPUT_NAME <name>])
 #
 # Makes a program for people to run; does nothing while SOURCES is empty.

@@ -4,11 +4,6 @@ add_library(sinter_warnings INTERFACE)
 target_compile_options(sinter_warnings INTERFACE
   -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow
   $<$<BOOL:${SINTER_WARNINGS_AS_ERRORS}>:-Werror>)
-if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # GCC warns of members with types of an unnamed namespace unless the file is the one it was given,
-  # and of locals with a name that another source of the joined file has at namespace scope.
-  target_compile_options(sinter_warnings INTERFACE -Wno-subobject-linkage -Wno-shadow -Wshadow=local)
-endif()
 if(SINTER_WARNINGS_AS_ERRORS AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU"
    AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # GCC 12 sees an overlapping copy in "literal" + std::string when it optimises (GCC bug 105651).
