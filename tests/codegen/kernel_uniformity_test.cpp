@@ -29,7 +29,7 @@ TEST(KernelUniformityTest, WhatThreadsOfABlockShare) {
 
 TEST(KernelUniformityTest, WarpsShareTheirNumber) {
   EXPECT_EQ(of_value("div(thread_index, 32)"), Uniformity::kWarp);
-  EXPECT_EQ(of_value("div(thread_index, 64)"), Uniformity::kWarp);
+  EXPECT_EQ(of_value("div(thread_index, 64)"), Uniformity::kBlock) << "of 64 threads";
   EXPECT_EQ(of_value("add(block_index, div(thread_index, 32))"), Uniformity::kWarp);
   EXPECT_EQ(of_value("div(thread_index, 16)"), Uniformity::kThread);
   EXPECT_EQ(of_value("rem(thread_index, 32)"), Uniformity::kThread);
