@@ -61,7 +61,7 @@ TEST_F(NvrtcSweep, CompilesChosenSchedulesForEveryArchitecture) {
 // Random schedules reach what no family offers. Compiling them takes half a second each:
 // sinter_budget_truth looks at all fusions and presets.
 TEST_F(NvrtcSweep, PredictsTheBudgetsOfRandomSchedules) {
-  const std::vector<CannedFusion> some = some_fusions(44);
+  const std::vector<CannedFusion> some = some_fusions(11);
   const auto samples = measure_budgets({.fusions = some,
                                         .devices = devices(),
                                         .random_schedules = takes_all_cases() ? 3 : 1,
