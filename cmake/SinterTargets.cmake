@@ -68,7 +68,7 @@ endfunction()
 
 # sinter_add_library(<folder>
 #   SOURCES ...          compiled
-#   HEADERS ...          installed: those below include/sinter need them. *.def tables go here too
+#   HEADERS ...          installed, because a header below include/sinter needs them; *.def tables too
 #   PRIVATE_HEADERS ...  not installed
 #   PUBLIC ...           targets that the headers need
 #   PRIVATE ...          header-only targets that only the sources need
@@ -123,7 +123,9 @@ function(sinter_add_library folder)
     VERIFY_INTERFACE_HEADER_SETS ON
     INTERFACE_HEADER_SETS_TO_VERIFY HEADERS)
 
-  sinter_compile_headers_alone(${target} HEADERS ${arg_PRIVATE_HEADERS} LINK ${arg_PRIVATE})
+  if(PROJECT_IS_TOP_LEVEL)
+    sinter_compile_headers_alone(${target} HEADERS ${arg_PRIVATE_HEADERS} LINK ${arg_PRIVATE})
+  endif()
 
   if(SINTER_INSTALL)
     install(TARGETS ${target} EXPORT ${arg_EXPORT}

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "fusion_ir/error.h"
 #include "runtime/oracle/error_model.h"

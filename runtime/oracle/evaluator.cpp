@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "fusion_ir/reduction_traits.h"
 #include "runtime/oracle/bounded_cast.h"

@@ -152,7 +152,7 @@ HostTensor HostTensor::of(DType type, Sizes sizes, std::span<const double> value
 void HostTensor::fill_with_bells(const RandomSpec& spec) {
   std::mt19937_64 generator(spec.seed);
   constexpr int64_t kElementsPerRound = int64_t{1} << 18;
-  constexpr int64_t kElementsPerThread = int64_t{1} << 14;
+  constexpr int64_t kElementsPerRange = int64_t{1} << 14;
   std::vector<uint64_t> draws(static_cast<size_t>(std::min(count_, kElementsPerRound)) *
                               kDrawsPerBell);
   for (int64_t first = 0; first < count_; first += kElementsPerRound) {
@@ -160,7 +160,7 @@ void HostTensor::fill_with_bells(const RandomSpec& spec) {
     const size_t needed = static_cast<size_t>(count) * kDrawsPerBell;
     for (size_t i = 0; i < needed; ++i) draws[i] = generator();
     // Strides may make elements overlap, and the last of those in one place must win.
-    for_each_range(count, kElementsPerThread, dense_ ? 0 : 1, [&](int64_t begin, int64_t end) {
+    for_each_range(count, kElementsPerRange, dense_ ? 0 : 1, [&](int64_t begin, int64_t end) {
       std::array<double, 512> values;
       while (begin < end) {
         const auto size = std::min(values.size(), static_cast<size_t>(end - begin));

@@ -25,7 +25,7 @@ double exchange_time(const SegmentFacts& facts, const Schedule& schedule,
 /// on the number of stages are left out.
 struct PipelineWork {
   WorkEstimate work;             ///< Without the weights that come from L2.
-  std::vector<ValueId> weights;  ///< cached_weights().
+  std::vector<ValueId> weights;  ///< Those that rows read from cache, once for each stage.
   double exchange_ns = 0.0;      ///< Exchange time of an iteration, of one row or several.
   double own_ns = 0.0;           ///< Time of each row without the exchange.
   double register_limit = 1.0;   ///< Factor on both times if it is register-limited.

@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
-#include <limits>
 
 #include "fusion_ir/fusion_builder.h"
 #include "tests/campaign/plain_number.h"

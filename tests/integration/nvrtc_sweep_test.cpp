@@ -68,7 +68,7 @@ TEST_F(NvrtcSweep, PredictsTheBudgetsOfRandomSchedules) {
                                         .chosen = false},
                                        *compiler_, cache_);
   ASSERT_TRUE(samples) << samples.error().text();
-  ASSERT_GT(samples->size(), 20U);
+  ASSERT_GT(samples->size(), takes_all_cases() ? 40U : 20U);
   std::vector<double> errors;
   for (const BudgetSample& sample : *samples) {
     EXPECT_EQ(sample.shared_bytes(), sample.predicted.shared_bytes)
@@ -113,7 +113,7 @@ TEST_F(NvrtcSweep, RegistersOfChosenGradientsAreWithinAQuarterOfTheirEstimates) 
 }
 
 // Many elements a thread: 64 and more of a row whose statistics look at each twice, or of which
-// registers are squeezed. And pipelines whose last batch is a part, which ptxas gives a register or
+// registers are limited. And pipelines whose last batch is a part, which ptxas gives a register or
 // two too few of: their next best is as fast.
 TEST_F(NvrtcSweep, NoChosenScheduleOfLongRowsSpills) {
   for (const auto& [fusion, rows, columns] :
