@@ -6,8 +6,7 @@
 
 #include "runtime/c_api/sinter_c.h"
 
-namespace sinter {
-namespace {
+namespace sinter::abi_test {
 
 static_assert(SINTER_ABI_VERSION == 2);
 static_assert(SINTER_MAX_RANK == 8);
@@ -111,5 +110,4 @@ TEST(CAbi, NamesEveryStatus) {
   EXPECT_STREQ(sinter_status_name(9), "unknown");
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::abi_test

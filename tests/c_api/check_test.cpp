@@ -5,8 +5,7 @@
 
 #include "tests/c_api/c_api_support.h"
 
-namespace sinter {
-namespace {
+namespace sinter::check_test {
 
 using ::testing::HasSubstr;
 
@@ -105,5 +104,4 @@ TEST_F(CheckTest, HostExecutionRefusesReservedFields) {
   EXPECT_THAT(refusal.message, HasSubstr("options.reserved"));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::check_test

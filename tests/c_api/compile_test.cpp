@@ -7,8 +7,7 @@
 #include "tests/c_api/c_api_support.h"
 #include "tests/support/fake_driver.h"
 
-namespace sinter {
-namespace {
+namespace sinter::compile_test {
 
 using ::testing::HasSubstr;
 using OwnedCompiled = Owned<sinter_compiled, sinter_compiled_release>;
@@ -235,5 +234,4 @@ TEST_F(CompileTest, ErrorsInTextHaveLineAndColumn) {
   EXPECT_EQ(sinter_error_release(error), SINTER_OK);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::compile_test

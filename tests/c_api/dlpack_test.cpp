@@ -4,8 +4,7 @@
 
 #include "tests/c_api/execution_fixture.h"
 
-namespace sinter {
-namespace {
+namespace sinter::dlpack_test {
 
 class DlpackTest : public ExecutionTest {};
 
@@ -180,5 +179,4 @@ TEST_F(DlpackTest, RefusesAnotherNumberOfTensors) {
   expect_refused("0 outputs were passed, the fusion has 1");
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::dlpack_test

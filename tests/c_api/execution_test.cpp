@@ -9,8 +9,7 @@
 #include "tests/c_api/execution_fixture.h"
 #include "tests/runtime/allocation_counter.h"
 
-namespace sinter {
-namespace {
+namespace sinter::execution_test {
 
 using ::testing::HasSubstr;
 
@@ -413,5 +412,4 @@ TEST_F(ExecutionTest, WithoutTheOptionThereIsNothingToCheck) {
             "the plan does not check indices");
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::execution_test

@@ -16,8 +16,7 @@
 #include "runtime/oracle/oracle.h"
 #include "tests/c_api/c_api_support.h"
 
-namespace sinter {
-namespace {
+namespace sinter::gpu_test {
 
 constexpr int64_t kRows = 333;
 constexpr int64_t kColumns = 4096;
@@ -125,5 +124,4 @@ TEST_F(CApiGpu, ComputesTheOraclesSoftmaxFromTwoThreadsWithOneHandle) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::gpu_test

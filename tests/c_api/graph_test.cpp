@@ -5,8 +5,7 @@
 #include "tests/c_api/c_api_support.h"
 #include "tests/support/canned_fusions.h"
 
-namespace sinter {
-namespace {
+namespace sinter::graph_test {
 
 using ::testing::HasSubstr;
 
@@ -207,5 +206,4 @@ TEST_F(GraphTest, NullPointersAreRefused) {
   EXPECT_EQ(sinter_text_view(nullptr, nullptr, nullptr, nullptr), SINTER_INVALID_ARGUMENT);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::graph_test

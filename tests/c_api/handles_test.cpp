@@ -10,8 +10,7 @@
 #include "runtime/c_api/errors.h"
 #include "tests/c_api/c_api_support.h"
 
-namespace sinter {
-namespace {
+namespace sinter::handles_test {
 
 using ::testing::HasSubstr;
 
@@ -141,5 +140,4 @@ TEST_F(HandlesTest, ThreadsShareAHandleThatOneOfThemReleases) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::handles_test

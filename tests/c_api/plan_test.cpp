@@ -7,8 +7,7 @@
 #include "tests/c_api/c_api_support.h"
 #include "tests/support/fake_driver.h"
 
-namespace sinter {
-namespace {
+namespace sinter::plan_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -288,5 +287,4 @@ TEST_F(PlanTest, ARuntimeWithoutLibrariesSaysWhatIsMissing) {
   EXPECT_EQ(sinter_runtime_create(&options, &out, nullptr), SINTER_INVALID_ARGUMENT);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::plan_test

@@ -2,8 +2,7 @@
 
 #include "tests/c_api/execution_fixture.h"
 
-namespace sinter {
-namespace {
+namespace sinter::ranged_test {
 
 using ::testing::HasSubstr;
 using OwnedRanged = Owned<sinter_ranged, sinter_ranged_release>;
@@ -223,5 +222,4 @@ TEST_F(RangedTest, APlanIsFollowed) {
   EXPECT_EQ(refusal.status, SINTER_INVALID_ARGUMENT);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::ranged_test

@@ -4,8 +4,7 @@
 
 #include "tests/c_api/c_api_support.h"
 
-namespace sinter {
-namespace {
+namespace sinter::structs_test {
 
 using ::testing::HasSubstr;
 
@@ -95,5 +94,4 @@ TEST_F(StructsTest, ResultsReachAsFarAsTheCallersStruct) {
   EXPECT_EQ(sinter_fusion_describe(fusion_.get(), nullptr, nullptr), SINTER_INVALID_ARGUMENT);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::structs_test

@@ -12,8 +12,7 @@
 #include "tests/support/canned_fusions.h"
 #include "tests/support/fake_driver.h"
 
-namespace sinter {
-namespace {
+namespace sinter::tuning_test {
 
 using ::testing::HasSubstr;
 
@@ -166,5 +165,4 @@ TEST_F(CTuningTest, IsRefusedDuringCapture) {
   EXPECT_EQ(driver_.calls(DriverCall::kLaunch), 0);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::tuning_test

@@ -11,8 +11,7 @@
 #include "tests/campaign/campaign_report.h"
 #include "tests/campaign/campaign_state.h"
 
-namespace sinter {
-namespace {
+namespace sinter::campaign_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -145,5 +144,4 @@ TEST_F(InFolder, CampaignGoesOnWhereItEnded) {
   EXPECT_GE(report.at("executions").get<int>(), 10);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::campaign_test

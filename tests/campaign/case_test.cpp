@@ -8,8 +8,7 @@
 #include "fusion_ir/verifier.h"
 #include "tests/campaign/minimise.h"
 
-namespace sinter {
-namespace {
+namespace sinter::case_test {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -232,5 +231,4 @@ TEST(Minimised, CasesStopWhenTimeIsOver) {
   EXPECT_EQ(print_case(same), print_case(drawn));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::case_test

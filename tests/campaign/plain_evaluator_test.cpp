@@ -9,8 +9,7 @@
 #include "fusion_ir/fusion_builder.h"
 #include "tests/campaign/plain_number.h"
 
-namespace sinter {
-namespace {
+namespace sinter::plain_evaluator_test {
 
 using ::testing::DoubleNear;
 using ::testing::ElementsAre;
@@ -220,5 +219,4 @@ TEST_F(PlainEvaluator, RunsCallsWithBoundSizes) {
   EXPECT_THAT(out[0].real, ElementsAre(5, 5, 6, 6));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::plain_evaluator_test

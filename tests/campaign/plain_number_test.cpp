@@ -5,8 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace sinter {
-namespace {
+namespace sinter::plain_number_test {
 
 constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
 constexpr int64_t kGreatest = std::numeric_limits<int64_t>::max();
@@ -182,5 +181,4 @@ TEST(PlainPhilox, GivesTheKnownAnswer) {
   EXPECT_EQ(plain_philox_uniform(0, 3), static_cast<double>(0x9b00db) * 0x1p-24);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::plain_number_test

@@ -7,8 +7,7 @@
 
 #include "tests/codegen/protocol_interleavings.h"
 
-namespace sinter {
-namespace {
+namespace sinter::async_protocol_test {
 
 using testing::Contains;
 using testing::HasSubstr;
@@ -394,5 +393,4 @@ RC_GTEST_PROP(AsyncProtocol, TheProofAgreesWithAllInterleavings, ()) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::async_protocol_test

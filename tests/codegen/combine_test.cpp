@@ -9,8 +9,7 @@
 #include "codegen/passes/kernel_passes.h"
 #include "tests/runtime/interpreter/kernel_run.h"
 
-namespace sinter {
-namespace {
+namespace sinter::combine_test {
 
 using kir::Combiner;
 using kir::ExprId;
@@ -186,5 +185,4 @@ TEST(CombineTest, LogSumExpScalesToTheLargerMaximum) {
   EXPECT_TRUE(std::isnan(fold(Combiner::kLogSumExp, {{kNan, 1.0F}, {1.0F, 1.0F}})[1]));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::combine_test

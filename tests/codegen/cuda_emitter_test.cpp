@@ -15,8 +15,7 @@
 #include "tests/codegen/cluster_kernel.h"
 #include "tests/codegen/specialised_kernel.h"
 
-namespace sinter {
-namespace {
+namespace sinter::cuda_emitter_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -390,5 +389,4 @@ TEST(CudaNamesTest, MakesFreshIdentifiers) {
   EXPECT_EQ(names.take(""), "v_2");
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::cuda_emitter_test

@@ -12,8 +12,7 @@
 // kernel order their memory accesses, and the policies with which they load. Their text is the PTX
 // that is assembled, so it is compared with a table of what the PTX ISA asks for.
 
-namespace sinter {
-namespace {
+namespace sinter::device_order_headers_test {
 
 using ::testing::ElementsAreArray;
 
@@ -193,5 +192,4 @@ TEST(DeviceOrderHeaders, NoInstructionOfOrderStandsOutsideTheTable) {
   EXPECT_EQ(in_headers, 26U);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::device_order_headers_test

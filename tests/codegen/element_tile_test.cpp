@@ -8,8 +8,7 @@
 #include "fusion_ir/fusion_builder.h"
 #include "tests/codegen/scheduled_kernel.h"
 
-namespace sinter {
-namespace {
+namespace sinter::element_tile_test {
 
 /// a - b, whose operands cannot be swapped.
 Fusion difference(Shape shape) {
@@ -44,5 +43,4 @@ TEST(ElementTile, TheLastTileEndsWithTheTensor) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::element_tile_test

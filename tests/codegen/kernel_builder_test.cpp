@@ -9,8 +9,7 @@
 #include "codegen/kernel/kernel_printer.h"
 #include "fusion_ir/error.h"
 
-namespace sinter::kir {
-namespace {
+namespace sinter::kir::kernel_builder_test {
 
 using testing::HasSubstr;
 
@@ -182,5 +181,4 @@ TEST_F(KernelBuilderTest, RefusesMixedTypes) {
   EXPECT_THROW(b.integer(int64_t{1} << 40), SinterException);
 }
 
-}  // namespace
-}  // namespace sinter::kir
+}  // namespace sinter::kir::kernel_builder_test

@@ -16,8 +16,7 @@
 #include "codegen/passes/canonicalize.h"
 #include "fusion_ir/printer.h"
 
-namespace sinter {
-namespace {
+namespace sinter::kernel_text_test {
 
 using testing::HasSubstr;
 
@@ -210,5 +209,4 @@ TEST(KernelParserTest, TakesAnyBytes) {
   EXPECT_GT(survived, 100);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::kernel_text_test

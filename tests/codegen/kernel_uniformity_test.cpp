@@ -4,8 +4,7 @@
 
 #include "tests/codegen/passes/small_kernel.h"
 
-namespace sinter {
-namespace {
+namespace sinter::kernel_uniformity_test {
 
 using kir::Uniformity;
 
@@ -78,5 +77,4 @@ TEST(KernelUniformityTest, ControlDivergesWithItsCondition) {
   EXPECT_EQ(of_branch("lt(thread_index, 3)"), Uniformity::kThread);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::kernel_uniformity_test

@@ -8,8 +8,7 @@
 #include "tests/codegen/cluster_kernel.h"
 #include "tests/codegen/specialised_kernel.h"
 
-namespace sinter {
-namespace {
+namespace sinter::kernel_verifier_test {
 
 using testing::HasSubstr;
 
@@ -460,5 +459,4 @@ TEST(KernelVerifierTest, FindsConstantsThatTheTypeCannotHold) {
             "%e1: 1 is no i32\n");
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::kernel_verifier_test

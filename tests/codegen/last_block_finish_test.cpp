@@ -13,8 +13,7 @@
 #include "tests/codegen/scheduled_kernel.h"
 #include "tests/support/canned_fusions.h"
 
-namespace sinter {
-namespace {
+namespace sinter::last_block_finish_test {
 
 using testing::HasSubstr;
 
@@ -185,5 +184,4 @@ TEST(LastBlockFinish, OneThreadDrawsBetweenTwoFencesAndTwoBarriers) {
   EXPECT_GT(order.find('l'), draw);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::last_block_finish_test

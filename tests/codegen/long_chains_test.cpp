@@ -17,8 +17,7 @@
 #include "scheduler/report/explain.h"
 #include "tests/support/effort.h"
 
-namespace sinter {
-namespace {
+namespace sinter::long_chains_test {
 
 /// What musl gives a thread at least twice over, and glibc a thirty-second part of.
 constexpr size_t kStackBytes = size_t{256} * 1024;
@@ -182,5 +181,4 @@ TEST(LongChainsTest, ReductionsOfWhatWasReducedAreEmitted) {
   });
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::long_chains_test

@@ -5,8 +5,7 @@
 #include "fusion_ir/fusion_builder.h"
 #include "tests/codegen/scheduled_kernel.h"
 
-namespace sinter {
-namespace {
+namespace sinter::lower_columns_test {
 
 constexpr int64_t kRows = 45;
 constexpr int64_t kColumns = 68;
@@ -51,5 +50,4 @@ TEST(LowerColumns, SlotsMeetBeforeOneReadsWhatAnotherLeft) {
   expect_column_sums({.threads_per_row = 8, .rows_per_block = 16, .persistent_blocks = 2});
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::lower_columns_test

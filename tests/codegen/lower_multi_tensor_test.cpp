@@ -11,8 +11,7 @@
 #include "scheduler/planning/planner.h"
 #include "tests/codegen/scheduled_kernel.h"
 
-namespace sinter {
-namespace {
+namespace sinter::lower_multi_tensor_test {
 
 using Tensors = ScheduledKernel::Tensors;
 
@@ -50,5 +49,4 @@ TEST(LowerMultiTensor, EveryBlockFindsItsMember) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::lower_multi_tensor_test

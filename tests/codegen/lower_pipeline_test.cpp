@@ -9,8 +9,7 @@
 #include "scheduler/schedule/pipeline.h"
 #include "tests/codegen/scheduled_kernel.h"
 
-namespace sinter {
-namespace {
+namespace sinter::lower_pipeline_test {
 
 constexpr int64_t kRows = 37;
 constexpr int64_t kColumns = 512;
@@ -72,5 +71,4 @@ TEST(LowerPipeline, ExchangesOfFollowingRowsDoNotMeetInACluster) {
                       {.threads_per_row = 64, .rows_per_block = 2, .persistent_blocks = 4});
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::lower_pipeline_test

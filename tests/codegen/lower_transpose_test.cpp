@@ -8,8 +8,7 @@
 #include "scheduler/schedule/family_names.h"
 #include "tests/codegen/scheduled_kernel.h"
 
-namespace sinter {
-namespace {
+namespace sinter::lower_transpose_test {
 
 using Tensors = ScheduledKernel::Tensors;
 
@@ -50,5 +49,4 @@ TEST(LowerTranspose, TilesAreWholeBeforeTheyAreReadAcross) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::lower_transpose_test

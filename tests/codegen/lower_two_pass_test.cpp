@@ -10,8 +10,7 @@
 #include "tests/codegen/scheduled_kernel.h"
 #include "tests/support/canned_fusions.h"
 
-namespace sinter {
-namespace {
+namespace sinter::lower_two_pass_test {
 
 SegmentFacts facts_of(std::string_view name, int64_t rows, int64_t columns) {
   return plan(find_canned_fusion(name)->build(), {{"rows", rows}, {"cols", columns}},
@@ -206,5 +205,4 @@ TEST(LowerTwoPass, BlocksOfAClusterKeepTheirTilesApart) {
   ScheduledKernel(lowered_rows(21), schedule).expect_outputs(below_maximum);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::lower_two_pass_test

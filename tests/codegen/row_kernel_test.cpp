@@ -10,8 +10,7 @@
 #include "fusion_ir/fusion_builder.h"
 #include "tests/codegen/scheduled_kernel.h"
 
-namespace sinter {
-namespace {
+namespace sinter::row_kernel_test {
 
 constexpr int64_t kRows = 29;
 constexpr int64_t kColumns = 512;
@@ -68,5 +67,4 @@ TEST(RowKernel, ExchangesOfTheRowsOfAnIterationDoNotMeetInACluster) {
                         .persistent_blocks = 4});
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::row_kernel_test

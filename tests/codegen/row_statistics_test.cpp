@@ -10,8 +10,7 @@
 #include "fusion_ir/fusion_builder.h"
 #include "tests/codegen/scheduled_kernel.h"
 
-namespace sinter {
-namespace {
+namespace sinter::row_statistics_test {
 
 using Tensors = ScheduledKernel::Tensors;
 
@@ -119,5 +118,4 @@ TEST(RowStatistics, MomentsCountEveryElementOnce) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::row_statistics_test

@@ -8,8 +8,7 @@
 #include "fusion_ir/fusion_builder.h"
 #include "tests/codegen/scheduled_kernel.h"
 
-namespace sinter {
-namespace {
+namespace sinter::row_walk_test {
 
 constexpr int64_t kRows = 11;
 
@@ -60,5 +59,4 @@ TEST(RowWalk, BlocksOfAClusterWalkEveryElementOnce) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::row_walk_test

@@ -5,8 +5,7 @@
 #include "codegen/passes/kernel_passes.h"
 #include "tests/runtime/interpreter/kernel_run.h"
 
-namespace sinter {
-namespace {
+namespace sinter::thread_vectors_test {
 
 using kir::ExprId;
 using kir::VarId;
@@ -93,5 +92,4 @@ TEST(ThreadVectorsTest, PiecesOfOneThreadDoNotLieSideBySide) {
   EXPECT_EQ(indices, (std::vector<int64_t>{0, 32 * 4}));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::thread_vectors_test

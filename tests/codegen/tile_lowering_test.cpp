@@ -10,8 +10,7 @@
 #include "scheduler/planning/planner.h"
 #include "tests/codegen/scheduled_kernel.h"
 
-namespace sinter {
-namespace {
+namespace sinter::tile_lowering_test {
 
 using testing::ElementsAre;
 
@@ -128,5 +127,4 @@ TEST(TileLowering, RowsAreKeptInL2UntilTheyAreReadForTheLastTime) {
       << "what is kept is read once";
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::tile_lowering_test

@@ -11,8 +11,7 @@
 #include "fusion_ir/training_composites.h"
 #include "tests/errors/error_expectations.h"
 
-namespace sinter {
-namespace {
+namespace sinter::builder_errors_test {
 
 class BuilderErrorTest : public ::testing::Test {
  protected:
@@ -417,5 +416,4 @@ TEST_F(BuilderErrorTest, AMistakeLeavesTheGraphAsItWas) {
   EXPECT_EQ(b_.fusion(), before);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::builder_errors_test

@@ -8,8 +8,7 @@
 #include "fusion_ir/fusion_builder.h"
 #include "tests/errors/error_expectations.h"
 
-namespace sinter {
-namespace {
+namespace sinter::error_form_test {
 
 TEST(ErrorForm, JsonKeepsEveryField) {
   const Error error = {.kind = ErrorKind::kResourceExhausted,
@@ -80,5 +79,4 @@ TEST(ErrorForm, ADefectOfSinterAsksForAReport) {
   EXPECT_THAT(error.message, ::testing::HasSubstr("row 5"));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::error_form_test

@@ -16,8 +16,7 @@
 #include "tests/support/canned_fusions.h"
 #include "tests/support/fake_driver.h"
 
-namespace sinter {
-namespace {
+namespace sinter::execution_errors_test {
 
 using ::testing::HasSubstr;
 
@@ -408,5 +407,4 @@ TEST_F(HostExecutionErrorTest, ATensorOfTooManyElements) {
                {.kind = ErrorKind::kInvalidArgument, .text = "has more than 2^63 elements"});
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::execution_errors_test

@@ -22,8 +22,7 @@
 #include "tests/support/fake_driver.h"
 #include "tests/support/uncompiled_plan.h"
 
-namespace sinter {
-namespace {
+namespace sinter::no_exceptions_test {
 
 using ::testing::HasSubstr;
 
@@ -177,5 +176,4 @@ TEST(NoExceptions, AnErrorThrownByACallbackIsTheErrorOfTheCall) {
   expect_defect(run.error());
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::no_exceptions_test

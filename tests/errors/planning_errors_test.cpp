@@ -13,8 +13,7 @@
 #include "tests/support/canned_fusions.h"
 #include "tests/support/plan_matchers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::planning_errors_test {
 
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
@@ -403,5 +402,4 @@ TEST(PlanningError, ZeroExtentsAreNone) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::planning_errors_test

@@ -25,8 +25,7 @@
 #include "scheduler/planning/planner.h"
 #include "tests/errors/error_expectations.h"
 
-namespace sinter {
-namespace {
+namespace sinter::text_errors_test {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
@@ -168,5 +167,4 @@ INSTANTIATE_TEST_SUITE_P(Files, TextErrorTest, ::testing::ValuesIn(all_mistakes(
                                               file.param.extension().string().substr(1));
                          });
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::text_errors_test

@@ -15,8 +15,7 @@
 #include "tests/runtime/scratch_directory.h"
 #include "tests/support/plan_matchers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::toolchain_errors_test {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
@@ -276,5 +275,4 @@ TEST_F(CacheErrorTest, AListingOfAFileIsAnError) {
                {.kind = ErrorKind::kInvalidArgument, .text = "cannot be listed: Not a directory"});
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::toolchain_errors_test

@@ -11,8 +11,7 @@
 #include "tests/fusion_ir/op_count.h"
 #include "tests/support/random_fusion.h"
 
-namespace sinter {
-namespace {
+namespace sinter::canned_fusions_test {
 
 const PassOptions kVerified = {.verify = true};
 constexpr uint64_t kRandomFusions = 200;
@@ -126,5 +125,4 @@ TEST(RandomFusions, DependOnTheSeedAlone) {
   EXPECT_EQ(hashes.size(), 50U);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::canned_fusions_test

@@ -6,8 +6,7 @@
 #include "fusion_ir/composites.h"
 #include "tests/fusion_ir/gradient_check.h"
 
-namespace sinter {
-namespace {
+namespace sinter::composite_values_test {
 
 /// Inputs x, weight, bias; the statistics are recomputed from x, so that their dependence on it is
 /// part of what is differentiated.
@@ -250,5 +249,4 @@ TEST(CompositeValues, ATotalIsTheSumOfItsRows) {
   EXPECT_NEAR(outputs[1].real[0], sum, outputs[1].bound[0] + bound);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::composite_values_test

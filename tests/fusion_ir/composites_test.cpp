@@ -5,8 +5,7 @@
 #include "fusion_ir/verifier.h"
 #include "tests/fusion_ir/op_count.h"
 
-namespace sinter {
-namespace {
+namespace sinter::composites_test {
 
 const Value& output_value(const Fusion& fusion, size_t i = 0) {
   return fusion.values[fusion.outputs[i]];
@@ -197,5 +196,4 @@ TEST(Composites, AMistakeIsReportedWithItsValues) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::composites_test

@@ -5,8 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace sinter {
-namespace {
+namespace sinter::dtype_test {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -196,5 +195,4 @@ TEST(DTypeTest, IntegerTypesHoldTheirRange) {
   EXPECT_FALSE(holds_integer(DType::kF32, 0));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::dtype_test

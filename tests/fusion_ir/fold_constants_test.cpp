@@ -9,8 +9,7 @@
 #include "tests/fusion_ir/applied.h"
 #include "tests/fusion_ir/op_count.h"
 
-namespace sinter {
-namespace {
+namespace sinter::fold_constants_test {
 
 /// Folds a fusion whose output is constant and returns the constant.
 ConstantOp folded(const std::function<ValueId(FusionBuilder&)>& make) {
@@ -141,5 +140,4 @@ RC_GTEST_PROP(FoldConstants, MatchesTheReferenceOnIntegers, (int32_t a, int32_t 
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::fold_constants_test

@@ -7,8 +7,7 @@
 
 #include "fusion_ir/verifier.h"
 
-namespace sinter {
-namespace {
+namespace sinter::fusion_builder_test {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -354,5 +353,4 @@ TEST_F(FusionBuilderTest, ElementCountMultipliesTheNamedAxes) {
   EXPECT_EQ(b_.fusion().def_as<ExtentOp>(extent)->extents, (std::vector<Extent>{rows_, 4}));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::fusion_builder_test

@@ -11,8 +11,7 @@
 #include "fusion_ir/pipeline.h"
 #include "fusion_ir/verifier.h"
 
-namespace sinter {
-namespace {
+namespace sinter::fusion_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -340,5 +339,4 @@ TEST(FusionTest, StridesOfAnIntermediateAreADefect) {
   EXPECT_THROW(input_strides(fusion, binding, fusion.outputs[0]), SinterException);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::fusion_test

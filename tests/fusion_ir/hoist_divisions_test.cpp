@@ -7,8 +7,7 @@
 #include "tests/fusion_ir/applied.h"
 #include "tests/fusion_ir/op_count.h"
 
-namespace sinter {
-namespace {
+namespace sinter::hoist_divisions_test {
 
 TEST(HoistDivisions, SoftmaxDividesOncePerRow) {
   const Fusion after = simplify(fusion_of([](auto& b, ValueId x) { return softmax(b, x); }));
@@ -86,5 +85,4 @@ TEST(HoistDivisions, DivisorsWithoutASafeReciprocalStay) {
   EXPECT_EQ(applied(hoist_divisions, by_max_of_pair), by_max_of_pair);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::hoist_divisions_test

@@ -4,8 +4,7 @@
 
 #include "tests/fusion_ir/op_count.h"
 
-namespace sinter {
-namespace {
+namespace sinter::match_test {
 
 TEST(Match, SplatsAreSeenThroughBroadcastsOnly) {
   FusionBuilder b;
@@ -70,5 +69,4 @@ TEST(Match, OtherAxesAscend) {
   EXPECT_EQ(all_axes(3), (std::vector{0, 1, 2}));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::match_test

@@ -6,8 +6,7 @@
 
 #include "fusion_ir/op_names.h"
 
-namespace sinter {
-namespace {
+namespace sinter::nearest_name_test {
 
 TEST(EditDistance, CountsEditsAndSwaps) {
   EXPECT_EQ(edit_distance("add", "add", 3), 0U);
@@ -44,5 +43,4 @@ TEST(NearestName, FindsEveryOpThatLacksALetter) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::nearest_name_test

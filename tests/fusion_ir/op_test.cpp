@@ -6,8 +6,7 @@
 #include <limits>
 #include <set>
 
-namespace sinter {
-namespace {
+namespace sinter::op_test {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -155,5 +154,4 @@ TEST(OpTest, OnlyLogarithmsOfF32HaveAHastyForm) {
   EXPECT_FALSE(has_fast_path_form(PointwiseFn::kExp, DType::kF32));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::op_test

@@ -11,8 +11,7 @@
 #include "fusion_ir/verifier.h"
 #include "tests/fusion_ir/op_count.h"
 
-namespace sinter {
-namespace {
+namespace sinter::output_layout_test {
 
 using ::testing::Contains;
 using ::testing::Field;
@@ -213,5 +212,4 @@ TEST(OutputAliasTest, TheVerifierFindsDamage) {
               Contains(Field(&Violation::message, HasSubstr("other strides"))));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::output_layout_test

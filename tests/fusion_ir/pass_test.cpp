@@ -8,8 +8,7 @@
 #include "fusion_ir/rewriter.h"
 #include "tests/fusion_ir/op_count.h"
 
-namespace sinter {
-namespace {
+namespace sinter::pass_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -122,5 +121,4 @@ TEST(Passes, ThePipelineNamesEachPassOnce) {
   EXPECT_EQ(std::ranges::adjacent_find(names), names.end());
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::pass_test

@@ -7,8 +7,7 @@
 
 #include "fusion_ir/op.h"
 
-namespace sinter {
-namespace {
+namespace sinter::philox_test {
 
 using Words = std::array<uint32_t, 4>;
 
@@ -60,5 +59,4 @@ TEST(Philox, SeedsDifferInEitherHalf) {
   EXPECT_NE(philox_uniform(0, 0), philox_uniform(std::numeric_limits<int64_t>::min(), 0));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::philox_test

@@ -6,8 +6,7 @@
 #include "tests/fusion_ir/applied.h"
 #include "tests/fusion_ir/op_count.h"
 
-namespace sinter {
-namespace {
+namespace sinter::place_broadcasts_test {
 
 TEST(PlaceBroadcasts, AFunctionOfARowStatisticIsComputedPerRow) {
   const Fusion after = applied(place_broadcasts, fusion_of([](FusionBuilder& b, ValueId x) {
@@ -72,5 +71,4 @@ TEST(PlaceBroadcasts, LeavesFullOperandsAlone) {
   EXPECT_EQ(applied(place_broadcasts, before), before);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::place_broadcasts_test

@@ -5,8 +5,7 @@
 #include "tests/fusion_ir/applied.h"
 #include "tests/fusion_ir/op_count.h"
 
-namespace sinter {
-namespace {
+namespace sinter::place_casts_test {
 
 using Make = std::function<ValueId(FusionBuilder&, ValueId)>;
 
@@ -91,5 +90,4 @@ TEST(PlaceCasts, CastsOfEqualWidthStay) {
   EXPECT_EQ(applied(place_casts, before), before);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::place_casts_test

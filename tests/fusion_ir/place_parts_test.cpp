@@ -8,8 +8,7 @@
 #include "tests/fusion_ir/applied.h"
 #include "tests/fusion_ir/op_count.h"
 
-namespace sinter {
-namespace {
+namespace sinter::place_parts_test {
 
 using Make = std::function<void(FusionBuilder&, ValueId x, ValueId y)>;
 
@@ -211,5 +210,4 @@ TEST(PlaceParts, ASliceOfOneOperandIsOneOfThatOperand) {
       });
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::place_parts_test

@@ -14,8 +14,7 @@
 #include "fusion_ir/printer.h"
 #include "fusion_ir/verifier.h"
 
-namespace sinter {
-namespace {
+namespace sinter::printer_parser_test {
 
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -341,5 +340,4 @@ TEST(PrinterParserTest, LongTextsAreReadInTime) {
   EXPECT_EQ(fusion->outputs.size(), static_cast<size_t>(kCount));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::printer_parser_test

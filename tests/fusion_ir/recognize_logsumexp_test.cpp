@@ -7,8 +7,7 @@
 #include "tests/fusion_ir/applied.h"
 #include "tests/fusion_ir/op_count.h"
 
-namespace sinter {
-namespace {
+namespace sinter::recognize_logsumexp_test {
 
 int64_t pairs(const Fusion& fusion) { return count_ops(fusion, "logsumexp"); }
 
@@ -103,5 +102,4 @@ TEST(RecognizeLogSumExp, LeavesOtherForms) {
   });
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::recognize_logsumexp_test

@@ -6,8 +6,7 @@
 #include "fusion_ir/pipeline.h"
 #include "tests/fusion_ir/op_count.h"
 
-namespace sinter {
-namespace {
+namespace sinter::recognize_welford_test {
 
 using Make = std::function<ValueId(FusionBuilder&, ValueId)>;
 
@@ -107,5 +106,4 @@ TEST(RecognizeWelford, LeavesOtherForms) {
             0);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::recognize_welford_test

@@ -9,8 +9,7 @@
 
 #include "fusion_ir/fusion_builder.h"
 
-namespace sinter {
-namespace {
+namespace sinter::reduction_traits_test {
 
 /// The op that states a reduction over one axis.
 OpKind op_of(Reduction reduction) {
@@ -141,5 +140,4 @@ TEST(EmbeddersReductionTest, FaultsOfRowsAreNamed) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::reduction_traits_test

@@ -8,8 +8,7 @@
 #include "runtime/check/sample_data.h"
 #include "runtime/oracle/comparison.h"
 
-namespace sinter {
-namespace {
+namespace sinter::reference_calls_test {
 
 OracleOutput exact(const HostTensor& x) {
   OracleOutput out{.type = x.type(), .sizes = x.sizes()};
@@ -217,5 +216,4 @@ TEST(ReferenceCalls, OthersAreRefused) {
                SinterException);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::reference_calls_test

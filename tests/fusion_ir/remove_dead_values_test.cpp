@@ -5,8 +5,7 @@
 #include "tests/fusion_ir/applied.h"
 #include "tests/fusion_ir/op_count.h"
 
-namespace sinter {
-namespace {
+namespace sinter::remove_dead_values_test {
 
 TEST(RemoveDeadValues, DropsChainsNoOutputNeeds) {
   const Fusion before = fusion_of([](FusionBuilder& b, ValueId x) {
@@ -33,5 +32,4 @@ TEST(RemoveDeadValues, KeepsAnOpOfWhichOneResultIsUsed) {
   EXPECT_EQ(applied(remove_dead_values, before), before);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::remove_dead_values_test

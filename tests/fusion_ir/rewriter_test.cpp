@@ -9,8 +9,7 @@
 #include "tests/fusion_ir/op_count.h"
 #include "tests/support/canned_fusions.h"
 
-namespace sinter {
-namespace {
+namespace sinter::rewriter_test {
 
 std::optional<std::vector<ValueId>> keep(Rewriter&, OpId, std::span<const ValueId>) {
   return std::nullopt;
@@ -114,5 +113,4 @@ TEST(Rewriter, RejectsAReplacementOfAnotherShape) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::rewriter_test

@@ -5,8 +5,7 @@
 
 #include "fusion_ir/error.h"
 
-namespace sinter {
-namespace {
+namespace sinter::shape_test {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -66,5 +65,4 @@ TEST(ShapeTest, Identifiers) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::shape_test

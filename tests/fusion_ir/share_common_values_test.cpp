@@ -7,8 +7,7 @@
 #include "tests/fusion_ir/applied.h"
 #include "tests/fusion_ir/op_count.h"
 
-namespace sinter {
-namespace {
+namespace sinter::share_common_values_test {
 
 TEST(ShareCommonValues, MergesEqualChains) {
   const Fusion after = applied(share_common_values, fusion_of([](FusionBuilder& b, ValueId x) {
@@ -83,5 +82,4 @@ TEST(ShareCommonValues, EqualOutputsStayTwoAndSettle) {
   EXPECT_EQ(applied(share_common_values, applied(simplify_algebra, once)), once);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::share_common_values_test

@@ -12,8 +12,7 @@
 #include "tests/support/canned_fusions.h"
 #include "tests/support/random_fusion.h"
 
-namespace sinter {
-namespace {
+namespace sinter::simplified_values_test {
 
 /// HostTensor::random stays within 2 sqrt(3) deviations.
 const double kDeviation = kRandomInputBound / (2.0 * std::sqrt(3.0));
@@ -85,5 +84,4 @@ TEST(SimplifiedValuesCheck, AContradictionIsSeen) {
   EXPECT_EQ(contradiction(a, b), "");
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::simplified_values_test

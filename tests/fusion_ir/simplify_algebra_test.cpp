@@ -8,8 +8,7 @@
 #include "tests/fusion_ir/applied.h"
 #include "tests/fusion_ir/op_count.h"
 
-namespace sinter {
-namespace {
+namespace sinter::simplify_algebra_test {
 
 using Make = std::function<ValueId(FusionBuilder&, ValueId)>;
 
@@ -260,5 +259,4 @@ TEST(SimplifyAlgebra, AnOutputThatCopiesAnInputStays) {
   expect_unchanged([](auto& b, ValueId x) { return b.broadcast(x, {8, 32}, {0, 1}); });
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::simplify_algebra_test

@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace sinter {
-namespace {
+namespace sinter::text_position_test {
 
 Error error_of(std::string message, ErrorKind kind = ErrorKind::kInvalidFusion) {
   return {.kind = kind, .message = std::move(message)};
@@ -29,5 +28,4 @@ TEST(TextPosition, IsNotSeenInOtherMessages) {
       << "a compiler's positions are in its own text";
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::text_position_test

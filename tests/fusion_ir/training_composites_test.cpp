@@ -8,8 +8,7 @@
 
 #include "tests/fusion_ir/gradient_check.h"
 
-namespace sinter {
-namespace {
+namespace sinter::training_composites_test {
 
 /// A function of one row-major element number.
 using Element = std::function<double(int64_t)>;
@@ -281,5 +280,4 @@ TEST(TrainingComposites, StorageTypesGiveF32UnlessAskedOtherwise) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::training_composites_test

@@ -14,8 +14,7 @@
 #include "tests/fusion_ir/op_count.h"
 #include "tests/support/reference_calls.h"
 
-namespace sinter {
-namespace {
+namespace sinter::training_layers_test {
 
 using Tensors = std::map<std::string, HostTensor, std::less<>>;
 
@@ -216,5 +215,4 @@ TEST(TrainingLayers, AdamStepsEveryTensor) {
   EXPECT_EQ(p.shape, (Shape{2, 4}));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::training_layers_test

@@ -11,8 +11,7 @@
 #include "fusion_ir/parser.h"
 #include "fusion_ir/printer.h"
 
-namespace sinter {
-namespace {
+namespace sinter::verifier_test {
 
 using ::testing::Contains;
 using ::testing::Field;
@@ -207,5 +206,4 @@ TEST(VerifierReportTest, SurvivesAnyDamage) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::verifier_test

@@ -16,8 +16,7 @@
 #include "tests/fuzz/memory_limit.h"
 #include "tests/fuzz/mutation.h"
 
-namespace sinter {
-namespace {
+namespace sinter::import_never_crashes_test {
 
 constexpr std::string_view kPieces[] = {"{",
                                         "}",
@@ -146,5 +145,4 @@ TEST(ImportNeverCrashes, OfArrays) {
   std::remove(path.c_str());
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::import_never_crashes_test

@@ -13,8 +13,7 @@
 #include "runtime/interpreter/interpreter.h"
 #include "tests/fuzz/mutation.h"
 
-namespace sinter {
-namespace {
+namespace sinter::kernel_parser_never_crashes_test {
 
 constexpr std::string_view kSeeds[] = {
     R"(kernel @"all, of it" threads 64 min_blocks 2 grid ceil(%p0 / 3) {
@@ -196,5 +195,4 @@ TEST(KernelParserNeverCrashes, OnTileIndicesAtTheEndsOfTheRange) {
 
 TEST(KernelParserNeverCrashes, OnMutatedTexts) { fuzz(kSeeds, kPieces, 2, check_one); }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::kernel_parser_never_crashes_test

@@ -11,8 +11,7 @@
 #include "scheduler/planning/planner.h"
 #include "tests/fuzz/mutation.h"
 
-namespace sinter {
-namespace {
+namespace sinter::parser_never_crashes_test {
 
 constexpr std::string_view kSeeds[] = {
     R"fir(fusion @rms_norm extents(rows hint 8192, cols divisible_by 8) {
@@ -133,5 +132,4 @@ TEST(ParserNeverCrashes, OnEveryPrefix) {
 
 TEST(ParserNeverCrashes, OnMutatedTexts) { fuzz(kSeeds, kPieces, 3, check_one); }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::parser_never_crashes_test

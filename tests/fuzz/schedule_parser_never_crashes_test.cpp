@@ -11,8 +11,7 @@
 #include "tests/fuzz/mutation.h"
 #include "tests/support/plan_matchers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::schedule_parser_never_crashes_test {
 
 constexpr std::string_view kSeeds[] = {
     R"(schedule warp_specialised {
@@ -136,5 +135,4 @@ TEST_F(ScheduleParserNeverCrashes, OnMutatedTexts) {
   fuzz(kSeeds, kPieces, 2, [this](const std::string& text) { check_one(text); });
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::schedule_parser_never_crashes_test

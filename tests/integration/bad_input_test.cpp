@@ -10,8 +10,7 @@
 #include "scheduler/planning/planner.h"
 #include "tests/integration/canned_case.h"
 
-namespace sinter {
-namespace {
+namespace sinter::bad_input_test {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -172,5 +171,4 @@ TEST_P(LabelsOutside, CountAsZeroAndReadNothing) {
 INSTANTIATE_TEST_SUITE_P(Losses, LabelsOutside,
                          ::testing::Values("cross_entropy", "cross_entropy_i32"));
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::bad_input_test

@@ -17,8 +17,7 @@
 #include "tests/integration/live_device.h"
 #include "tests/support/fake_driver.h"
 
-namespace sinter {
-namespace {
+namespace sinter::canned_device_test {
 
 constexpr int64_t kRows = 5;
 
@@ -154,5 +153,4 @@ TEST(CannedFakeDeviceChecks, SeeOneWrongByte) {
   EXPECT_FALSE(result);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::canned_device_test

@@ -9,8 +9,7 @@
 #include "tests/integration/canned_case.h"
 #include "tests/support/effort.h"
 
-namespace sinter {
-namespace {
+namespace sinter::canned_interpreter_test {
 
 constexpr int64_t kRows = 5;
 
@@ -180,5 +179,4 @@ TEST(CannedInterpreterSpeed, RunsALayerNormOf64RowsOf4096InUnderTwoSeconds) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::canned_interpreter_test

@@ -8,8 +8,7 @@
 #include "scheduler/planning/planner.h"
 #include "tests/integration/canned_case.h"
 
-namespace sinter {
-namespace {
+namespace sinter::canned_pipeline_test {
 
 using ::testing::Eq;
 using ::testing::HasSubstr;
@@ -146,5 +145,4 @@ TEST(RowsInSharedMemory, AreInFlightBeforeThePartOfThemInRegistersIsStored) {
   EXPECT_LT(until_there.rfind("async_copy<"), first_store);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::canned_pipeline_test

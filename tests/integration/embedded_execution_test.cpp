@@ -24,8 +24,7 @@
 #include "tests/support/stand_in_kernel.h"
 #include "tests/support/training_layers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::embedded_execution_test {
 
 constexpr size_t kThreads = 16;
 
@@ -299,5 +298,4 @@ TEST_P(EmbeddedExecutionGpu, ACapturedLayerIsReplayedWithOtherInputs) {
 INSTANTIATE_TEST_SUITE_P(Layers, EmbeddedExecutionGpu, ::testing::Values("llama", "gpt2"),
                          [](const auto& test) { return std::string(test.param); });
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::embedded_execution_test

@@ -12,8 +12,7 @@
 #include "tests/support/reference_calls.h"
 #include "tests/support/training_layers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::followed_plan_test {
 
 std::shared_ptr<const Plan> model_of(const Fusion& fusion, const ExtentValues& extents) {
   return std::make_shared<const Plan>(
@@ -146,5 +145,4 @@ TEST(FollowedPlans, RandomGraphsComputeTheOracle) {
   EXPECT_GT(count, 40);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::followed_plan_test

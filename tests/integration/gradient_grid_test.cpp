@@ -33,8 +33,7 @@
 #include "tests/support/effort.h"
 #include "tests/support/plan_matchers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::gradient_grid_test {
 
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
@@ -553,5 +552,4 @@ INSTANTIATE_TEST_SUITE_P(Norms, GradientGridRepeats,
                                            Width{"rms_norm_backward", DType::kF16, 64}),
                          [](const auto& param) { return text_of(param.param); });
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::gradient_grid_test

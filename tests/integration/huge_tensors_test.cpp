@@ -15,8 +15,7 @@
 #include "tests/integration/index_ranges.h"
 #include "tests/integration/live_device.h"
 
-namespace sinter {
-namespace {
+namespace sinter::huge_tensors_test {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -297,5 +296,4 @@ TEST_F(HugeTensorsGpu, OneRowOfMoreThan31Bits) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::huge_tensors_test

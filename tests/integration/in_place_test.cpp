@@ -31,8 +31,7 @@
 #include "tests/support/reference_calls.h"
 #include "tests/support/training_layers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::in_place_test {
 
 using ::testing::Each;
 using ::testing::HasSubstr;
@@ -471,5 +470,4 @@ INSTANTIATE_TEST_SUITE_P(
                    [] { return adam_over(shapes_of(300), {}, DType::kBF16, Updates::kInPlace); }}),
     [](const auto& graph) { return graph.param.name; });
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::in_place_test

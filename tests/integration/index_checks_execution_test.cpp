@@ -18,8 +18,7 @@
 #include "tests/support/canned_fusions.h"
 #include "tests/support/fake_driver.h"
 
-namespace sinter {
-namespace {
+namespace sinter::index_checks_execution_test {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -335,5 +334,4 @@ INSTANTIATE_TEST_SUITE_P(Families, IndexChecksGpu,
                          ::testing::Values("multi_wave", "looped", "warp_specialised"),
                          [](const auto& test) { return test.param; });
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::index_checks_execution_test

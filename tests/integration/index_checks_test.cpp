@@ -18,8 +18,7 @@
 #include "tests/integration/interpreted_plan.h"
 #include "tests/support/canned_fusions.h"
 
-namespace sinter {
-namespace {
+namespace sinter::index_checks_test {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -299,5 +298,4 @@ TEST(IndexChecks, NvrtcTakesTheKernels) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::index_checks_test

@@ -15,8 +15,7 @@
 #include "runtime/oracle/oracle.h"
 #include "scheduler/planning/planner.h"
 
-namespace sinter {
-namespace {
+namespace sinter::integer_casts_test {
 
 constexpr std::array kIntegers = {DType::kI64, DType::kI32, DType::kI8, DType::kU8};
 
@@ -92,5 +91,4 @@ TEST(IntegerCastsGpu, SaturateLikeTheOracle) {
   EXPECT_TRUE(done->check.passed()) << done->check.text();
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::integer_casts_test

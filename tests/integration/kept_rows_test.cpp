@@ -13,8 +13,7 @@
 #include "scheduler/planning/planner.h"
 #include "tests/integration/canned_case.h"
 
-namespace sinter {
-namespace {
+namespace sinter::kept_rows_test {
 
 using testing::Each;
 using testing::ElementsAre;
@@ -87,5 +86,4 @@ TEST_F(KeptRows, AWholeRowNeedsNoGuard) {
   EXPECT_TRUE(computes_the_oracle(fusion_, planned_, schedule));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::kept_rows_test

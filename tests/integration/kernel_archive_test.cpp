@@ -18,8 +18,7 @@
 #include "tests/support/canned_fusions.h"
 #include "tests/support/training_layers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::kernel_archive_test {
 
 constexpr const char* kPath = SINTER_TEST_DATA_DIR "/integration/kernel_archive.txt";
 constexpr std::string_view kHeader =
@@ -134,5 +133,4 @@ std::string all_kernels() {
 
 TEST(KernelArchive, HasTheKernelsOfToday) { expect_golden(kPath, all_kernels()); }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::kernel_archive_test

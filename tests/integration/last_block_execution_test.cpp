@@ -15,8 +15,7 @@
 #include "tests/support/canned_fusions.h"
 #include "tests/support/fake_driver.h"
 
-namespace sinter {
-namespace {
+namespace sinter::last_block_execution_test {
 
 constexpr std::string_view kDoing = "testing";
 
@@ -211,5 +210,4 @@ TEST_F(LastBlockExecutionTest, AnotherExecutableGoesWithItsCounters) {
   EXPECT_EQ(results(own), right);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::last_block_execution_test

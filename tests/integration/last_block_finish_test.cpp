@@ -10,8 +10,7 @@
 #include "scheduler/schedule/row_schedule.h"
 #include "tests/integration/canned_case.h"
 
-namespace sinter {
-namespace {
+namespace sinter::last_block_finish_test {
 
 DeviceLimits h200() { return *find_device("H200"); }
 
@@ -170,5 +169,4 @@ TEST(LastBlockFinish, CompilesWithoutSpillsWithinItsEstimate) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::last_block_finish_test

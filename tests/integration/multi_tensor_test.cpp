@@ -26,8 +26,7 @@
 #include "tests/support/reference_calls.h"
 #include "tests/support/training_layers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::multi_tensor_test {
 
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -365,5 +364,4 @@ TEST_P(MultiTensorGpu, ComputesTheOracle) {
 
 INSTANTIATE_TEST_SUITE_P(One, MultiTensorGpu, ::testing::Values(0));
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::multi_tensor_test

@@ -6,8 +6,7 @@
 #include "tests/support/budget_truth.h"
 #include "tests/support/effort.h"
 
-namespace sinter {
-namespace {
+namespace sinter::nvrtc_sweep_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -165,5 +164,4 @@ TEST_F(NvrtcSweep, RePlanningTakesTheBestOfWhatItCompiled) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::nvrtc_sweep_test

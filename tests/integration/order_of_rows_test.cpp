@@ -13,8 +13,7 @@
 #include "scheduler/planning/planner.h"
 #include "tests/integration/canned_case.h"
 
-namespace sinter {
-namespace {
+namespace sinter::order_of_rows_test {
 
 using testing::Contains;
 using testing::ElementsAre;
@@ -111,5 +110,4 @@ TEST(OrderOfRows, LabelsAreLookedUpBehindTheRowThatTheirValueWaitsFor) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::order_of_rows_test

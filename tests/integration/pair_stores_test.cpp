@@ -11,8 +11,7 @@
 #include "scheduler/schedule/row_schedule.h"
 #include "tests/integration/canned_case.h"
 
-namespace sinter {
-namespace {
+namespace sinter::pair_stores_test {
 
 using testing::HasSubstr;
 using testing::Not;
@@ -167,5 +166,4 @@ TEST(PairStores, TakeListsOfTensorsThatStayAsTheyAre) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::pair_stores_test

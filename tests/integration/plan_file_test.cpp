@@ -16,8 +16,7 @@
 #include "tests/support/canned_fusions.h"
 #include "tests/support/training_layers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::plan_file_test {
 
 using testing::HasSubstr;
 
@@ -177,5 +176,4 @@ RC_GTEST_PROP(PlanFile, DamagedTextsAreRefusedOrRead, ()) {
   if (loaded) RC_ASSERT(!save_plan(*loaded).empty());
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::plan_file_test

@@ -10,8 +10,7 @@
 #include "scheduler/planning/planner.h"
 #include "tests/integration/canned_case.h"
 
-namespace sinter {
-namespace {
+namespace sinter::prefetch_rows_test {
 
 Plan plan_of(std::string_view name, int64_t rows, int64_t columns) {
   const CannedFusion& canned = *find_canned_fusion(name);
@@ -157,5 +156,4 @@ TEST(PrefetchRows, WhatIsOfferedSpillsNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Rows, PrefetchRowsAt, ::testing::Values(0, 1, 2, 17, 131, 133));
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::prefetch_rows_test

@@ -11,8 +11,7 @@
 #include "scheduler/planning/planner.h"
 #include "scheduler/segmentation/offers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::quantisation_test {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -172,5 +171,4 @@ TEST(StoredCasts, LeaveBytesToTheStore) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::quantisation_test

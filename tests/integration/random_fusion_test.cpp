@@ -7,8 +7,7 @@
 #include "tests/integration/canned_case.h"
 #include "tests/support/effort.h"
 
-namespace sinter {
-namespace {
+namespace sinter::random_fusion_test {
 
 // Graphs nobody thought of, at schedules nobody thought of.
 void compute_the_oracle(uint64_t graphs, const RandomFusionOptions& options) {
@@ -45,5 +44,4 @@ TEST(RandomFusions, ComputeTheOracleWithPicks) {
   compute_the_oracle(takes_all_cases() ? 200 : 40, {.picks = true});
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::random_fusion_test

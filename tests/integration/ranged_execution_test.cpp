@@ -12,8 +12,7 @@
 #include "tests/support/canned_fusions.h"
 #include "tests/support/fake_driver.h"
 
-namespace sinter {
-namespace {
+namespace sinter::ranged_execution_test {
 
 struct RangedCase {
   std::string fusion;
@@ -115,5 +114,4 @@ INSTANTIATE_TEST_SUITE_P(Canned, RangedExecutionTest,
                                                        {{"rows", 33}, {"cols", 100}}}}),
                          [](const auto& test) { return test.param.fusion; });
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::ranged_execution_test

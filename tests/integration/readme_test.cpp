@@ -24,8 +24,7 @@
 #include "tests/integration/canned_case.h"
 #include "tests/support/fake_driver.h"
 
-namespace sinter {
-namespace {
+namespace sinter::readme_test {
 
 using testing::HasSubstr;
 
@@ -187,5 +186,4 @@ TEST(Readme, ExamplesInHeadersStandInATest) {
   EXPECT_GE(shown, 2);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::readme_test

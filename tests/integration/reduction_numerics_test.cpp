@@ -13,8 +13,7 @@
 #include "scheduler/planning/planner.h"
 #include "tests/integration/canned_case.h"
 
-namespace sinter {
-namespace {
+namespace sinter::reduction_numerics_test {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -304,5 +303,4 @@ TEST(ReductionNumericsOf, NothingIsTheIdentity) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::reduction_numerics_test

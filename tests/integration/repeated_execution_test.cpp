@@ -19,8 +19,7 @@
 #include "tests/integration/canned_case.h"
 #include "tests/integration/live_device.h"
 
-namespace sinter {
-namespace {
+namespace sinter::repeated_execution_test {
 
 constexpr std::string_view kDoing = "running a gradient again";
 
@@ -307,5 +306,4 @@ INSTANTIATE_TEST_SUITE_P(SideRows, RepeatedGpu,
                                                    kFourRowsOfPairs}),
                          [](const auto& param) { return text_of(param.param); });
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::repeated_execution_test

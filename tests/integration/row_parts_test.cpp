@@ -10,8 +10,7 @@
 #include "tests/integration/canned_case.h"
 #include "tests/support/effort.h"
 
-namespace sinter {
-namespace {
+namespace sinter::row_parts_test {
 
 /// One reduction of a matrix over its last axis, and what follows from it.
 Fusion reduction(ReduceFn fn, DType type) {
@@ -191,5 +190,4 @@ TEST(Reductions, OverAnyAxesAreTheOracles) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::row_parts_test

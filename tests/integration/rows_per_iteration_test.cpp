@@ -15,8 +15,7 @@
 #include "tests/support/canned_groups.h"
 #include "tests/support/effort.h"
 
-namespace sinter {
-namespace {
+namespace sinter::rows_per_iteration_test {
 
 using ::testing::ElementsAre;
 
@@ -289,5 +288,4 @@ TEST(RowsPerIteration, NarrowRowsSpillNothing) {
   EXPECT_LE(errors.back(), 0.25);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::rows_per_iteration_test

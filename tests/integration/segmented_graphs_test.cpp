@@ -18,8 +18,7 @@
 #include "tests/support/stand_in_calls.h"
 #include "tests/support/training_layers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::segmented_graphs_test {
 
 void expect_right(const Fusion& fusion, const ExtentValues& extents, uint64_t seed,
                   const HostCalls& calls) {
@@ -192,5 +191,4 @@ TEST_P(SegmentedGpu, ComputesTheOracle) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, SegmentedGpu, ::testing::Range<uint64_t>(0, 64));
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::segmented_graphs_test

@@ -16,8 +16,7 @@
 #include "tests/support/budget_truth.h"
 #include "tests/support/effort.h"
 
-namespace sinter {
-namespace {
+namespace sinter::shared_accumulators_test {
 
 Plan plan_of(std::string_view name, int64_t rows, int64_t columns,
              std::string_view device = "H200") {
@@ -267,5 +266,4 @@ TEST(SharedAccumulators, WhatIsChosenSpillsAsPredicted) {
   EXPECT_GE(checked, 3);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::shared_accumulators_test

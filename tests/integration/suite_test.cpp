@@ -24,8 +24,7 @@
 #include "tests/support/effort.h"
 #include "tests/support/h200.h"
 
-namespace sinter {
-namespace {
+namespace sinter::suite_test {
 
 std::vector<SuiteCase> quantisation_cases() {
   std::vector<SuiteCase> out = suite_cases();
@@ -279,5 +278,4 @@ INSTANTIATE_TEST_SUITE_P(All, Suite, ::testing::ValuesIn(suite_cases()), case_na
 INSTANTIATE_TEST_SUITE_P(All, QuantisationSuite, ::testing::ValuesIn(quantisation_cases()),
                          case_name);
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::suite_test

@@ -10,8 +10,7 @@
 #include "scheduler/schedule/family_names.h"
 #include "tests/integration/canned_case.h"
 
-namespace sinter {
-namespace {
+namespace sinter::transpose_test {
 
 DeviceLimits h200() { return *find_device("H200"); }
 
@@ -110,5 +109,4 @@ TEST(Transpose, GuardsNothingWhereTilesAreWhole) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::transpose_test

@@ -24,8 +24,7 @@
 #include "tests/campaign/plain_evaluator.h"
 #include "tests/integration/canned_case.h"
 
-namespace sinter {
-namespace {
+namespace sinter::tuple_reduction_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -442,5 +441,4 @@ TEST_F(TupleReduction, CompilesForEveryFamily) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::tuple_reduction_test

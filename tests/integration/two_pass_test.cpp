@@ -7,8 +7,7 @@
 #include "scheduler/schedule/two_pass.h"
 #include "tests/integration/canned_case.h"
 
-namespace sinter {
-namespace {
+namespace sinter::two_pass_test {
 
 Plan plan_of(const Fusion& fusion, int64_t rows, int64_t columns) {
   return plan(fusion, {{"rows", rows}, {"cols", columns}}, *find_device("H200"),
@@ -166,5 +165,4 @@ TEST_P(TwoPassAt, ClustersAreTheOracles) {
 
 INSTANTIATE_TEST_SUITE_P(Rows, TwoPassAt, ::testing::Values(0, 1, 2, 17, 133));
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::two_pass_test

@@ -10,8 +10,7 @@
 #include "tests/campaign/case.h"
 #include "tests/integration/canned_case.h"
 
-namespace sinter {
-namespace {
+namespace sinter::regressions_test {
 
 using ::testing::HasSubstr;
 
@@ -122,5 +121,4 @@ TEST_P(Regressions, StayFixed) {
 INSTANTIATE_TEST_SUITE_P(All, Regressions, ::testing::ValuesIn(regressions()),
                          [](const auto& test) { return test.param.path.stem().string(); });
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::regressions_test

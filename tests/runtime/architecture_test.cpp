@@ -4,8 +4,7 @@
 
 #include "scheduler/budgets/device_limits.h"
 
-namespace sinter {
-namespace {
+namespace sinter::architecture_test {
 
 TEST(Architecture, ReadsBackWhatItPrints) {
   for (const char* name : {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_120a"}) {
@@ -45,5 +44,4 @@ TEST(Architecture, RejectsOldGenerations) {
   EXPECT_THAT(architecture.error().text(), ::testing::HasSubstr("sm_75 is older than sm_80"));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::architecture_test

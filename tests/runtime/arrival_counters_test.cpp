@@ -9,8 +9,7 @@
 #include "runtime/driver/device_context.h"
 #include "tests/support/fake_driver.h"
 
-namespace sinter {
-namespace {
+namespace sinter::arrival_counters_test {
 
 constexpr DevicePointer kFirst = 0x7f00'0000'0000;
 constexpr int64_t kBytes = 12;
@@ -81,5 +80,4 @@ TEST_F(ArrivalCountersTest, FailuresComeBackAndLeaveNothing) {
   EXPECT_EQ(driver_.allocated_bytes(), before);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::arrival_counters_test

@@ -10,8 +10,7 @@
 #include "runtime/oracle/bounded_cast.h"
 #include "runtime/oracle/error_model.h"
 
-namespace sinter {
-namespace {
+namespace sinter::bounded_real_test {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -265,5 +264,4 @@ TEST(ErrorModel, RoundingsOfRepeatedNumbersAreNotIndependent) {
   EXPECT_EQ(accumulation_error(kF32, 300, 300), accumulation_error(kF32, 300));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::bounded_real_test

@@ -10,8 +10,7 @@
 #include <span>
 #include <vector>
 
-namespace sinter {
-namespace {
+namespace sinter::bounded_reduction_test {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -370,5 +369,4 @@ TEST(BoundedReduction, IntegersWrap) {
             int64_t{std::numeric_limits<int32_t>::max()} + 2);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::bounded_reduction_test

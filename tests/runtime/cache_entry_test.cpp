@@ -4,8 +4,7 @@
 
 #include "tests/runtime/sample_kernel.h"
 
-namespace sinter {
-namespace {
+namespace sinter::cache_entry_test {
 
 using ::testing::HasSubstr;
 
@@ -50,5 +49,4 @@ TEST(CacheEntry, SaysHowItIsDamaged) {
   EXPECT_THAT(reason(sample_key(), flipped), HasSubstr("checksum"));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::cache_entry_test

@@ -8,8 +8,7 @@
 
 #include "fusion_ir/error.h"
 
-namespace sinter {
-namespace {
+namespace sinter::comparison_test {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -139,5 +138,4 @@ TEST(Comparison, TheFirstOfEqualWorstElementsIsTold) {
   EXPECT_EQ(compare(expected, 0, actual), found.mismatch);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::comparison_test

@@ -12,8 +12,7 @@
 #include "scheduler/planning/planner.h"
 #include "tests/support/canned_fusions.h"
 
-namespace sinter {
-namespace {
+namespace sinter::compile_plan_test {
 
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -350,5 +349,4 @@ TEST_F(CompilePlanTest, ADeadlineIsATypedError) {
   EXPECT_THAT(compiled.error().message, HasSubstr("time budget ended after 0 lowered kernel(s)"));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::compile_plan_test

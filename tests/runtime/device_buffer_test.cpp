@@ -8,8 +8,7 @@
 #include "runtime/driver/device_context.h"
 #include "tests/support/fake_driver.h"
 
-namespace sinter {
-namespace {
+namespace sinter::device_buffer_test {
 
 class DeviceBufferTest : public ::testing::Test {
  protected:
@@ -78,5 +77,4 @@ TEST_F(DeviceBufferTest, CopiesThatDoNotFitAreRejected) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::device_buffer_test

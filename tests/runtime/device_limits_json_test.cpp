@@ -4,8 +4,7 @@
 
 #include "runtime/json/plan_json.h"
 
-namespace sinter {
-namespace {
+namespace sinter::device_limits_json_test {
 
 using ::testing::HasSubstr;
 
@@ -101,5 +100,4 @@ TEST(DeviceLimitsJson, MistakesAreTypedErrors) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::device_limits_json_test

@@ -6,8 +6,7 @@
 #include "runtime/driver/device_context.h"
 #include "tests/support/fake_driver.h"
 
-namespace sinter {
-namespace {
+namespace sinter::device_query_test {
 
 using ::testing::HasSubstr;
 
@@ -93,5 +92,4 @@ TEST(DeviceQuery, KnowsWhoseMemoryAnAddressIs) {
   EXPECT_THAT(foreign.error().message, HasSubstr("tensor x at 0x"));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::device_query_test

@@ -11,8 +11,7 @@
 #include "tests/support/canned_fusions.h"
 #include "tests/support/fake_driver.h"
 
-namespace sinter {
-namespace {
+namespace sinter::device_run_test {
 
 using ::testing::ElementsAre;
 
@@ -209,5 +208,4 @@ TEST(MinimumBytes, CountWhatTheGraphReadsAndWritesHoweverManyKernelsDoIt) {
   EXPECT_EQ(bytes(65536), expected(65536));  // A kernel for the rows, one for the columns.
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::device_run_test

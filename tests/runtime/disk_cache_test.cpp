@@ -21,8 +21,7 @@
 #include "tests/runtime/sample_kernel.h"
 #include "tests/runtime/scratch_directory.h"
 
-namespace sinter {
-namespace {
+namespace sinter::disk_cache_test {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
@@ -480,5 +479,4 @@ TEST_F(DiskCacheTest, IsSafeWithManyProcesses) {
   for (const std::string& name : names_in(directory_)) EXPECT_THAT(name, HasSubstr(".kernel"));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::disk_cache_test

@@ -10,8 +10,7 @@
 #include "runtime/driver/shared_library.h"
 #include "tests/runtime/scratch_directory.h"
 
-namespace sinter {
-namespace {
+namespace sinter::driver_api_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -87,5 +86,4 @@ TEST(SharedLibrary, IdentityFollowsTheContents) {
   EXPECT_EQ(open(copy.string()).identity(), math.identity());
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::driver_api_test

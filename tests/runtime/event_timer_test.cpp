@@ -8,8 +8,7 @@
 #include "tests/runtime/sample_kernel.h"
 #include "tests/support/fake_driver.h"
 
-namespace sinter {
-namespace {
+namespace sinter::event_timer_test {
 
 using ::testing::HasSubstr;
 
@@ -126,5 +125,4 @@ TEST(Median, IsTheMiddle) {
   EXPECT_THROW((void)median({}), SinterException);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::event_timer_test

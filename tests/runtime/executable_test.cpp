@@ -13,8 +13,7 @@
 #include "tests/support/canned_fusions.h"
 #include "tests/support/fake_driver.h"
 
-namespace sinter {
-namespace {
+namespace sinter::executable_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -362,5 +361,4 @@ INSTANTIATE_TEST_SUITE_P(Canned, ExecutableGpu,
                                            "softmax_of_layer_norm"),
                          [](const auto& test) { return std::string(test.param); });
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::executable_test

@@ -14,8 +14,7 @@
 
 #include "fusion_ir/error.h"
 
-namespace sinter {
-namespace {
+namespace sinter::host_tensor_test {
 
 TEST(HostTensor, StorageEndsWithTheLastElement) {
   EXPECT_EQ(HostTensor::zeros(DType::kBF16, {3, 5}).storage().size(), 30U);
@@ -197,5 +196,4 @@ TEST(HostTensor, ReadAndWriteAreGetAndSet) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::host_tensor_test

@@ -18,8 +18,7 @@
 #include "tests/runtime/sample_kernel.h"
 #include "tests/runtime/scratch_directory.h"
 
-namespace sinter {
-namespace {
+namespace sinter::kernel_cache_test {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
@@ -321,5 +320,4 @@ TEST(KernelCacheOptions, TakeTheDirectoryFromTheEnvironment) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::kernel_cache_test

@@ -5,8 +5,7 @@
 #include <set>
 #include <vector>
 
-namespace sinter {
-namespace {
+namespace sinter::kernel_key_test {
 
 struct KeyInputs {
   KernelSource source;
@@ -70,5 +69,4 @@ TEST(KernelKey, RejectsWhatIsNoHexForm) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::kernel_key_test

@@ -11,8 +11,7 @@
 #include "tests/runtime/sample_kernel.h"
 #include "tests/support/fake_driver.h"
 
-namespace sinter {
-namespace {
+namespace sinter::loaded_kernel_test {
 
 using ::testing::HasSubstr;
 
@@ -157,5 +156,4 @@ TEST_F(LoadedKernelTest, AnUnknownDeviceHasARemedy) {
               ::testing::AllOf(HasSubstr("opening device 7"), HasSubstr("CUDA_VISIBLE_DEVICES")));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::loaded_kernel_test

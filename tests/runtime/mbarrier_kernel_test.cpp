@@ -20,8 +20,7 @@
 #include "runtime/execute/loaded_kernel.h"
 #include "tests/codegen/specialised_kernel.h"
 
-namespace sinter {
-namespace {
+namespace sinter::mbarrier_kernel_test {
 
 KernelSource row_sums(int64_t rows) {
   const auto built = parse_kernel(kSpecialisedKernel);
@@ -83,5 +82,4 @@ TEST(MbarrierKernelGpu, SumsRows) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::mbarrier_kernel_test

@@ -10,8 +10,7 @@
 
 #include "runtime/check/sample_data.h"
 
-namespace sinter {
-namespace {
+namespace sinter::npy_test {
 
 using ::testing::HasSubstr;
 
@@ -131,5 +130,4 @@ TEST_F(Npy, RefusesWhatIsNoRegularFile) {
   EXPECT_FALSE(write_npy(directory_.string(), HostTensor::zeros(DType::kF32, {1})));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::npy_test

@@ -7,8 +7,7 @@
 #include "runtime/compile/compile_kernel.h"
 #include "tests/runtime/scratch_directory.h"
 
-namespace sinter {
-namespace {
+namespace sinter::nvrtc_compiler_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -198,5 +197,4 @@ TEST_F(NvrtcCompilerTest, ASecondProcessFindsTheKernelOnDisk) {
   EXPECT_EQ(*first.kernel, *second.kernel);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::nvrtc_compiler_test

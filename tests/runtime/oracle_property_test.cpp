@@ -15,8 +15,7 @@
 #include "runtime/oracle/bounded_reduction.h"
 #include "runtime/oracle/comparison.h"
 
-namespace sinter {
-namespace {
+namespace sinter::oracle_property_test {
 
 constexpr DType kF32 = DType::kF32;
 
@@ -282,5 +281,4 @@ TEST(OracleProperty, SpecialRowsAreCertain) {
   EXPECT_EQ(reduce_bounded(ReduceFn::kProd, kF32, RealRow{vanishing, {}}).bound, kInf);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::oracle_property_test

@@ -14,8 +14,7 @@
 #include "fusion_ir/fusion_builder.h"
 #include "runtime/oracle/comparison.h"
 
-namespace sinter {
-namespace {
+namespace sinter::oracle_test {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -537,5 +536,4 @@ TEST(Oracle, RejectsInputsThatContradictTheFusion) {
             "input 0 is f32[2], but the tensor passed is f16[2]");
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::oracle_test

@@ -8,8 +8,7 @@
 #include "runtime/oracle/oracle.h"
 #include "tests/support/canned_fusions.h"
 
-namespace sinter {
-namespace {
+namespace sinter::oracle_threads_test {
 
 /// Bits of all elements and bounds: equal only where results are, NaNs and signs of zeros included.
 std::vector<uint64_t> bits_of(const OracleResult& result) {
@@ -43,5 +42,4 @@ INSTANTIATE_TEST_SUITE_P(Canned, OracleThreads,
                                          "dynamic_int8_quant", "bias_gelu", "iota_mask"),
                          [](const auto& canned) { return canned.param; });
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::oracle_threads_test

@@ -11,8 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace sinter {
-namespace {
+namespace sinter::parallel_test {
 
 using Ranges = std::vector<std::pair<int64_t, int64_t>>;
 
@@ -87,5 +86,4 @@ TEST(Parallel, LoopsInsideAndBesideEachOtherFinish) {
   EXPECT_EQ(total, 3 * 20 * 50);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::parallel_test

@@ -13,8 +13,7 @@
 #include "tests/runtime/sample_kernel.h"
 #include "tests/support/fake_driver.h"
 
-namespace sinter {
-namespace {
+namespace sinter::prepared_launch_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -262,5 +261,4 @@ TEST_F(PreparedLaunchTest, WithoutACurrentContextTheRemedyNamesIt) {
   }).join();
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::prepared_launch_test

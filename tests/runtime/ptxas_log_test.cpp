@@ -2,8 +2,7 @@
 
 #include <gmock/gmock.h>
 
-namespace sinter {
-namespace {
+namespace sinter::ptxas_log_test {
 
 // Logs of NVRTC 13.0, unchanged.
 constexpr std::string_view kPlainSm80 = R"(ptxas info    : 0 bytes gmem
@@ -150,5 +149,4 @@ TEST(PtxasLog, SurvivesTruncationAtEveryByte) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::ptxas_log_test

@@ -17,8 +17,7 @@
 #include "tests/support/fake_driver.h"
 #include "tests/support/uncompiled_plan.h"
 
-namespace sinter {
-namespace {
+namespace sinter::ranged_executable_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -424,5 +423,4 @@ TEST_F(RangedExecutableTest, ThreadsMayExecuteWhileOthersMakeRoom) {
   EXPECT_LE(ranged.report().kept.size(), 2U);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::ranged_executable_test

@@ -9,8 +9,7 @@
 #include "tests/support/fake_driver.h"
 #include "tests/support/training_layers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::ranged_plans_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -134,5 +133,4 @@ TEST(RangedExecutableNvrtc, OnePlanServesARangeOfTokensOfALayer) {
                        {8191, 4096, 1000, 77, 3, 2, 1, 0});
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::ranged_plans_test

@@ -8,8 +8,7 @@
 #include "runtime/oracle/oracle.h"
 #include "tests/support/canned_fusions.h"
 
-namespace sinter {
-namespace {
+namespace sinter::row_repetition_test {
 
 /// Name of the symbol found; empty for none.
 std::string slicewise_name(const Fusion& fusion) {
@@ -193,5 +192,4 @@ TEST(RowRepetition, FoldedTotalsAreThoseOfRepeatedRows) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::row_repetition_test

@@ -10,8 +10,7 @@
 #include "fusion_ir/parser.h"
 #include "runtime/check/host_execution.h"
 
-namespace sinter {
-namespace {
+namespace sinter::sample_data_test {
 
 HostTensor drawn(SampleData data, DType type = DType::kF32, uint64_t seed = 1) {
   HostTensor tensor = HostTensor::random(type, {6, 40}, {.seed = 9});
@@ -114,5 +113,4 @@ TEST(SampleData, FewerSetsForLargeProblems) {
   EXPECT_EQ(sample_data_for(int64_t{1} << 40)[1].kind, DataKind::kMixed);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::sample_data_test

@@ -23,8 +23,7 @@
 // number of kills is SINTER_TORTURE_KILLS; with SINTER_TORTURE_RESULT the counts go to that file,
 // a line of JSON for each test.
 
-namespace sinter {
-namespace {
+namespace sinter::torture_test {
 
 using Clock = std::chrono::steady_clock;
 
@@ -262,5 +261,4 @@ TEST(Torture, NeitherReadersNorWritersStarve) {
           {"failed", counts[SharedCounts::kFailed]}});
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::torture_test

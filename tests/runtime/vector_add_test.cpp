@@ -12,8 +12,7 @@
 #include "runtime/execute/loaded_kernel.h"
 #include "scheduler/plan/tensor_slots.h"
 
-namespace sinter {
-namespace {
+namespace sinter::vector_add_test {
 
 constexpr int64_t kElements = 100'003;
 
@@ -138,5 +137,4 @@ TEST_F(VectorAddGpu, RejectsACubinForAnotherGeneration) {
   EXPECT_THAT(kernel.error().remedy, ::testing::HasSubstr("architecture of this device"));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::vector_add_test

@@ -10,8 +10,7 @@
 #include "tests/runtime/scratch_directory.h"
 #include "tests/support/canned_fusions.h"
 
-namespace sinter {
-namespace {
+namespace sinter::warm_start_test {
 
 /// What a process did to get its kernel.
 struct Start {
@@ -77,5 +76,4 @@ TEST(WarmStart, SecondProcessCompilesNothing) {
   EXPECT_EQ(second->cubin_hash, first->cubin_hash);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::warm_start_test

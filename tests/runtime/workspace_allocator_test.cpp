@@ -14,8 +14,7 @@
 #include "tests/support/canned_fusions.h"
 #include "tests/support/fake_driver.h"
 
-namespace sinter {
-namespace {
+namespace sinter::workspace_allocator_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -271,5 +270,4 @@ TEST_F(WorkspaceAllocatorTest, BothFunctionsAreNeeded) {
   expect_nothing_enqueued();
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::workspace_allocator_test

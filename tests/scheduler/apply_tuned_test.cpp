@@ -9,8 +9,7 @@
 #include "tests/support/canned_fusions.h"
 #include "tests/support/h200.h"
 
-namespace sinter {
-namespace {
+namespace sinter::apply_tuned_test {
 
 using ::testing::HasSubstr;
 
@@ -166,5 +165,4 @@ TEST(ApplyTunedTest, APinBeatsWhatWasMeasured) {
   EXPECT_THAT(tuned_decision(*after).because, HasSubstr("pinned"));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::apply_tuned_test

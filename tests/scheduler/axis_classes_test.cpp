@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace sinter {
-namespace {
+namespace sinter::axis_classes_test {
 
 TEST(AxisClasses, JoinsAxesOfOneSize) {
   AxisClasses classes;
@@ -72,5 +71,4 @@ TEST(AxisClasses, LeavesOutClassesOfOneElement) {
   EXPECT_TRUE(classes.unify({classes.fresh(1), classes.fresh(5)}, {classes.fresh(5)}));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::axis_classes_test

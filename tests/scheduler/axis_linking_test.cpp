@@ -4,8 +4,7 @@
 
 #include "fusion_ir/parser.h"
 
-namespace sinter {
-namespace {
+namespace sinter::axis_linking_test {
 
 /// The classes of a value's axes, from the outermost to the innermost.
 AxisList classes_of(const LinkedAxes& linked, uint32_t value) {
@@ -116,5 +115,4 @@ fusion @f {
   EXPECT_EQ(rejection.at, ValueId{1});
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::axis_linking_test

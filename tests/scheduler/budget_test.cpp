@@ -13,8 +13,7 @@
 #include "scheduler/planning/planner.h"
 #include "tests/scheduler/facts_of.h"
 
-namespace sinter {
-namespace {
+namespace sinter::budget_test {
 
 /// One way to make a legal schedule break a budget: a smaller device, or a larger schedule.
 struct Squeeze {
@@ -115,5 +114,4 @@ TEST(Budget, NamesWhatIsKeptOrElseTheLargestTensor) {
   EXPECT_EQ(refused->at, input);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::budget_test

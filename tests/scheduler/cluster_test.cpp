@@ -15,8 +15,7 @@
 #include "tests/support/canned_fusions.h"
 #include "tests/support/plan_matchers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::cluster_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -197,5 +196,4 @@ TEST(ClusterTest, ScheduleTextNamesClustersOnly) {
   EXPECT_THAT(print(schedule), testing::Not(HasSubstr("cluster")));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::cluster_test

@@ -12,8 +12,7 @@
 #include "scheduler/planning/planner.h"
 #include "scheduler/report/sweep.h"
 
-namespace sinter {
-namespace {
+namespace sinter::contraction_test {
 
 using ::testing::HasSubstr;
 
@@ -236,5 +235,4 @@ TEST(Interruption, BudgetsAreSecondsThatAClockCanAdd) {
     EXPECT_EQ(deadline_in(seconds).error().kind, ErrorKind::kInvalidArgument);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::contraction_test

@@ -6,8 +6,7 @@
 
 #include "scheduler/budgets/device_limits.h"
 
-namespace sinter {
-namespace {
+namespace sinter::cost_constants_test {
 
 TEST(CostConstantsTest, CannotBeMadeWithoutValues) {
   static_assert(!std::is_default_constructible_v<CostConstants>);
@@ -51,5 +50,4 @@ TEST(CostConstantsTest, AnUnknownDeviceHasThoseOfTheReference) {
   EXPECT_EQ(DeviceLimits{}.cost, cost_constants_of(kReferenceDevice));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::cost_constants_test

@@ -14,8 +14,7 @@
 #include "tests/support/canned_groups.h"
 #include "tests/support/h200.h"
 
-namespace sinter {
-namespace {
+namespace sinter::cost_model_test {
 
 using testing::DoubleNear;
 
@@ -443,5 +442,4 @@ TEST(CostModelTest, WarpsHideWaitsOneByOneWhereNoBarrierTiesThem) {
   EXPECT_DOUBLE_EQ(predict(work, estimate, with(h200, constants)).exposed_us, together);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::cost_model_test

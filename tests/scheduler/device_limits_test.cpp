@@ -4,8 +4,7 @@
 
 #include <set>
 
-namespace sinter {
-namespace {
+namespace sinter::device_limits_test {
 
 using testing::ElementsAre;
 
@@ -83,5 +82,4 @@ TEST(DeviceLimitsTest, LittlesLawIsBandwidthTimesLatency) {
   EXPECT_DOUBLE_EQ(twice.bytes_in_flight_per_sm, 2.0 * h100.bytes_in_flight_per_sm);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::device_limits_test

@@ -16,8 +16,7 @@
 #include "tests/support/h200.h"
 #include "tests/support/random_graph.h"
 
-namespace sinter {
-namespace {
+namespace sinter::drawing_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -495,5 +494,4 @@ TEST(Drawing, AnInputThatIsHandedBackIsBoth) {
   EXPECT_EQ(shown, 2U);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::drawing_test

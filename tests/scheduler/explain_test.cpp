@@ -8,8 +8,7 @@
 #include "scheduler/planning/planner.h"
 #include "tests/support/canned_fusions.h"
 
-namespace sinter {
-namespace {
+namespace sinter::explain_test {
 
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
@@ -213,5 +212,4 @@ TEST(Explain, SaysWhatComesOfMoreRegistersThanThereAre) {
   EXPECT_THAT(text(90, 26), HasSubstr("26 spill"));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::explain_test

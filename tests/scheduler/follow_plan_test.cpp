@@ -9,8 +9,7 @@
 #include "tests/support/h200.h"
 #include "tests/support/training_layers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::follow_plan_test {
 
 using ::testing::HasSubstr;
 
@@ -219,5 +218,4 @@ TEST(FollowPlanTest, SchedulesThatDoNotFitAreRefusedWithTheirNumbers) {
               HasSubstr("rows do not split into"));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::follow_plan_test

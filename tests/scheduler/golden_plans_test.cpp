@@ -14,8 +14,7 @@
 #include "tests/golden_file.h"
 #include "tests/support/plan_matchers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::golden_plans_test {
 
 constexpr const char* kPath = SINTER_TEST_DATA_DIR "/scheduler/golden_plans.txt";
 
@@ -89,5 +88,4 @@ std::string all_plans() {
 
 TEST(GoldenPlans, AreThoseReviewed) { expect_golden(kPath, all_plans()); }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::golden_plans_test

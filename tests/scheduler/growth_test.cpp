@@ -11,8 +11,7 @@
 #include "scheduler/plan/plan.h"
 #include "scheduler/planning/planner.h"
 
-namespace sinter {
-namespace {
+namespace sinter::growth_test {
 
 /// What a quadratic part would make 16, and one that is near linear 4 to 5, with room for a machine
 /// that does other things.
@@ -160,5 +159,4 @@ TEST(GrowthTest, ConcatenatesOfConcatenates) {
       1000);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::growth_test

@@ -11,8 +11,7 @@
 #include "scheduler/schedule/family_names.h"
 #include "tests/scheduler/facts_of.h"
 
-namespace sinter {
-namespace {
+namespace sinter::in_place_test {
 
 using testing::HasSubstr;
 
@@ -106,5 +105,4 @@ TEST(InPlaceTest, ReadsOfOtherElementsAreRefused) {
       HasSubstr("in place"));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::in_place_test

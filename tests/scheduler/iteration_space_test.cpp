@@ -6,8 +6,7 @@
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
 
-namespace sinter {
-namespace {
+namespace sinter::iteration_space_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -411,5 +410,4 @@ TEST(IterationSpaceTest, EveryCannedOutputIsCovered) {
   EXPECT_GT(walked, 30);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::iteration_space_test

@@ -19,8 +19,7 @@
 #include "tests/support/h200.h"
 #include "tests/support/plan_matchers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::last_block_test {
 
 using testing::Contains;
 using testing::ElementsAre;
@@ -209,5 +208,4 @@ TEST(LastBlockTest, TakesLongerTheMoreColumnsOneBlockHas) {
   EXPECT_LT(total, 1.5 * constants.last_block_ns / 1000.0);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::last_block_test

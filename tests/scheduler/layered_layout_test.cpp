@@ -4,8 +4,7 @@
 
 #include <random>
 
-namespace sinter {
-namespace {
+namespace sinter::layered_layout_test {
 
 /// Boxes of random sizes in random layers, and lines between them.
 struct RandomGraph {
@@ -111,5 +110,4 @@ TEST(LayeredLayoutTest, UntanglesWhatCanBeUntangled) {
   EXPECT_EQ(layout.corners[3].x < layout.corners[2].x, layout.corners[4].x < layout.corners[5].x);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::layered_layout_test

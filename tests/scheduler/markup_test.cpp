@@ -2,8 +2,7 @@
 
 #include <gmock/gmock.h>
 
-namespace sinter {
-namespace {
+namespace sinter::markup_test {
 
 constexpr std::string_view kNone = "\xEF\xBF\xBD";
 
@@ -35,5 +34,4 @@ TEST(Markup, ShortensByCharacters) {
   EXPECT_EQ(shortened("", 1), "");
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::markup_test

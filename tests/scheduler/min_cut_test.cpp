@@ -5,8 +5,7 @@
 
 #include <algorithm>
 
-namespace sinter {
-namespace {
+namespace sinter::min_cut_test {
 
 using testing::ElementsAre;
 
@@ -73,5 +72,4 @@ RC_GTEST_PROP(MinCutTest, IsTheSmallestOfAllCutsAndTheNearestOfThose, ()) {
   for (uint32_t v = 0; v < count; ++v) RC_ASSERT(near[v] == (((nearest >> v) & 1U) != 0));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::min_cut_test

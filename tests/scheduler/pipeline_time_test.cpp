@@ -8,8 +8,7 @@
 #include "tests/support/canned_fusions.h"
 #include "tests/support/h200.h"
 
-namespace sinter {
-namespace {
+namespace sinter::pipeline_time_test {
 
 /// Constants that pipelines read, in gradients with an exchange in every row and without.
 TEST(PipelineTimeTest, EveryConstantOfPipelinesMatters) {
@@ -63,5 +62,4 @@ TEST(PipelineTimeTest, EveryConstantOfPipelinesMatters) {
   EXPECT_LT(cost("dyt_backward", 2, steeper), cost("dyt_backward", 2, slow)) << "20 warps";
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::pipeline_time_test

@@ -16,8 +16,7 @@
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
 
-namespace sinter {
-namespace {
+namespace sinter::plan_budgets_test {
 
 struct PlanCase {
   const CannedFusion* canned;
@@ -252,5 +251,4 @@ RC_GTEST_PROP(PlanTest, LargerBudgetsKeepEveryScheduleLegal, ()) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::plan_budgets_test

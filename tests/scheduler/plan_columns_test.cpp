@@ -15,8 +15,7 @@
 #include "tests/support/canned_fusions.h"
 #include "tests/support/plan_matchers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::plan_columns_test {
 
 using testing::AnyOf;
 using testing::HasSubstr;
@@ -221,5 +220,4 @@ TEST(PlanTest, AnotherGridGetsAnotherFinish) {
   EXPECT_EQ(planned.kernels[{1}].facts.space.rows, 3);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::plan_columns_test

@@ -11,8 +11,7 @@
 #include "tests/support/plan_matchers.h"
 #include "tests/support/random_graph.h"
 
-namespace sinter {
-namespace {
+namespace sinter::plan_diff_test {
 
 using ::testing::AllOf;
 using ::testing::Contains;
@@ -211,5 +210,4 @@ TEST(PlanDiff, TheWayBackSwapsBothSides) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::plan_diff_test

@@ -6,8 +6,7 @@
 #include "scheduler/plan/plan_verifier.h"
 #include "scheduler/planning/planner.h"
 
-namespace sinter {
-namespace {
+namespace sinter::plan_edit_test {
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
@@ -117,5 +116,4 @@ TEST(PlanEditTest, ACallBeforeAKernelThatIsGoneRunsBeforeTheNextOne) {
   EXPECT_EQ(plan.kernels[{1}].same_as, KernelId{0});
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::plan_edit_test

@@ -8,8 +8,7 @@
 #include "scheduler/planning/planner.h"
 #include "tests/support/canned_fusions.h"
 
-namespace sinter {
-namespace {
+namespace sinter::plan_matchers_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -92,5 +91,4 @@ TEST(PlanMatchers, CutsAndJoins) {
   EXPECT_THAT(complaint(with({.cuts = {{"absent"}}}), CutsAre({})), HasSubstr("planning failed"));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::plan_matchers_test

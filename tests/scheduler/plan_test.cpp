@@ -17,8 +17,7 @@
 #include "tests/support/canned_fusions.h"
 #include "tests/support/plan_matchers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::plan_test {
 
 using testing::AllOf;
 using testing::Ge;
@@ -353,5 +352,4 @@ TEST(PlanTest, AFamilyFromOutsideWithoutParametersNeedNotSaySo) {
   EXPECT_EQ(parse_schedule(print(chosen)).value(), chosen);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::plan_test

@@ -14,8 +14,7 @@
 #include "tests/support/h200.h"
 #include "tests/support/random_graph.h"
 
-namespace sinter {
-namespace {
+namespace sinter::plan_verifier_test {
 
 using ::testing::AnyOf;
 using ::testing::Contains;
@@ -264,5 +263,4 @@ TEST(PlanVerifierTest, FindsPartialResultsThatNothingFinishes) {
   EXPECT_THAT(plan_violations(plan), Not(IsEmpty()));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::plan_verifier_test

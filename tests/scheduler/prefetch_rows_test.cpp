@@ -17,8 +17,7 @@
 #include "tests/support/h200.h"
 #include "tests/support/plan_matchers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::prefetch_rows_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -175,5 +174,4 @@ TEST_F(PrefetchRowsTest, ExplainSaysSo) {
               AllOf(HasSubstr("prefetch_rows 1"), HasSubstr("2 in register, 1 row prefetched")));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::prefetch_rows_test

@@ -10,8 +10,7 @@
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
 
-namespace sinter {
-namespace {
+namespace sinter::random_scheduler_test {
 
 constexpr uint64_t kSeeds = 300;
 
@@ -182,5 +181,4 @@ TEST(RandomSchedulerTest, AnswersNothingWhereNothingIsLegal) {
   EXPECT_EQ(random_schedule(facts, limits, {}, 1), std::nullopt);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::random_scheduler_test

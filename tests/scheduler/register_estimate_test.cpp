@@ -7,8 +7,7 @@
 #include "scheduler/analysis/segment_facts.h"
 #include "scheduler/analysis/stages.h"
 
-namespace sinter {
-namespace {
+namespace sinter::register_estimate_test {
 
 /// Of a sum over `function` of each element.
 SegmentFacts sum_of(std::string_view function) {
@@ -73,5 +72,4 @@ fusion @f extents(rows, cols) {
   EXPECT_NEAR(static_cast<double>(grows(twice) - grows(once)), swept, 1.0);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::register_estimate_test

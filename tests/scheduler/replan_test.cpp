@@ -7,8 +7,7 @@
 #include "fusion_ir/composites.h"
 #include "scheduler/planning/planner.h"
 
-namespace sinter {
-namespace {
+namespace sinter::replan_test {
 
 /// Softmax of 8192 rows of 4096 in bf16: many candidates, which keep the row in registers.
 class ReplanTest : public testing::Test {
@@ -100,5 +99,4 @@ TEST_F(ReplanTest, NoMoreThanSoManyAreTriedAndAPinnedOneStandsAlone) {
   EXPECT_FALSE(replanner.next().has_value());
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::replan_test

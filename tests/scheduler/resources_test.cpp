@@ -3,8 +3,7 @@
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
-namespace sinter {
-namespace {
+namespace sinter::resources_test {
 
 using testing::HasSubstr;
 
@@ -122,5 +121,4 @@ TEST(Fits, RefusesGridsThatNoLaunchTakes) {
   EXPECT_EQ(rejection->value, 2'147'483'648.0);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::resources_test

@@ -13,8 +13,7 @@
 #include "tests/support/h200.h"
 #include "tests/support/plan_matchers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::row_estimate_test {
 
 /// Time of a kernel of RMS norms under other constants.
 double rms_norm_us(const Schedule& schedule, const CostConstants& constants) {
@@ -510,5 +509,4 @@ TEST(RowEstimateTest, ChunksOfStatisticsAreMerged) {
   EXPECT_EQ(slots("softmax", 1) - slots("softmax", 4), threads * (7 - 1) * 14.0);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::row_estimate_test

@@ -14,8 +14,7 @@
 #include "tests/support/h200.h"
 #include "tests/support/plan_matchers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::row_parts_test {
 
 using testing::Contains;
 using testing::ElementsAre;
@@ -144,5 +143,4 @@ TEST(RowParts, ArePinnedAway) {
   EXPECT_THAT(planned->kernels, SizeIs(1));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::row_parts_test

@@ -16,8 +16,7 @@
 #include "tests/support/canned_fusions.h"
 #include "tests/support/h200.h"
 
-namespace sinter {
-namespace {
+namespace sinter::row_schedule_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -340,5 +339,4 @@ TEST(RowScheduleTest, ReadsOfAReductionLeaveL2FirstUnlessTheyAreManyOrComeAgain)
       << "537 MB; leaving last would only push out what was written before";
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::row_schedule_test

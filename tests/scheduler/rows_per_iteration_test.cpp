@@ -15,8 +15,7 @@
 #include "tests/support/h200.h"
 #include "tests/support/plan_matchers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::rows_per_iteration_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -207,5 +206,4 @@ TEST_F(RowsPerIterationTest, ExplainSaysSo) {
   EXPECT_THAT(explain(plan), HasSubstr("rows_per_iteration"));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::rows_per_iteration_test

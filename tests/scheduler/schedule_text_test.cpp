@@ -7,8 +7,7 @@
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/schedule/schedule.h"
 
-namespace sinter {
-namespace {
+namespace sinter::schedule_text_test {
 
 using testing::HasSubstr;
 
@@ -248,5 +247,4 @@ TEST(ScheduleTextTest, ErrorsNamePositionAndToken) {
   EXPECT_THAT(message_of("schedule \x01 {"), HasSubstr("\\x01"));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::schedule_text_test

@@ -9,8 +9,7 @@
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
 
-namespace sinter {
-namespace {
+namespace sinter::schedule_verifier_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -281,5 +280,4 @@ RC_GTEST_FIXTURE_PROP(ScheduleVerifierTest, AnySchedulesGetAnAnswer, ()) {
   RC_ASSERT(!rejections.empty() || family->estimate(facts_, schedule, limits_).has_value());
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::schedule_verifier_test

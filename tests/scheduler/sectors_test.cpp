@@ -9,8 +9,7 @@
 #include "scheduler/planning/planner.h"
 #include "tests/scheduler/facts_of.h"
 
-namespace sinter {
-namespace {
+namespace sinter::sectors_test {
 
 DeviceLimits h200() { return *find_device("H200"); }
 
@@ -126,5 +125,4 @@ TEST(StridedWaste, HasTransposedRowsStoredByATranspose) {
   EXPECT_EQ(planned.kernels[{1}].chosen().schedule.family, "transpose");
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::sectors_test

@@ -12,8 +12,7 @@
 #include "tests/support/plan_matchers.h"
 #include "tests/support/random_fusion.h"
 
-namespace sinter {
-namespace {
+namespace sinter::segment_facts_test {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
@@ -295,5 +294,4 @@ TEST(SegmentFactsTest, PipelinesKeepWeightsThatTheFirstStageReads) {
   }));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::segment_facts_test

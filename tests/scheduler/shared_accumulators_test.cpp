@@ -19,8 +19,7 @@
 #include "tests/support/canned_fusions.h"
 #include "tests/support/plan_matchers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::shared_accumulators_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -279,5 +278,4 @@ TEST_F(SharedAccumulatorsTest, ExplainSaysSo) {
                                    HasSubstr("accumulators shared")));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::shared_accumulators_test

@@ -7,8 +7,7 @@
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
 
-namespace sinter {
-namespace {
+namespace sinter::subgraphs_test {
 
 using testing::IsEmpty;
 using testing::SizeIs;
@@ -89,5 +88,4 @@ TEST(SubgraphsTest, WhatPassesHasAnElementForEachRow) {
   EXPECT_THAT(split_rows_and_columns(gradient_facts("layer_norm_backward")).passed, IsEmpty());
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::subgraphs_test

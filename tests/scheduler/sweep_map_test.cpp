@@ -6,8 +6,7 @@
 
 #include "tests/support/canned_fusions.h"
 
-namespace sinter {
-namespace {
+namespace sinter::sweep_map_test {
 
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
@@ -112,5 +111,4 @@ TEST(SweepMap, IsTheSameEveryTime) {
   EXPECT_EQ(map(), map());
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::sweep_map_test

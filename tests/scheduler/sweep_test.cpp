@@ -7,8 +7,7 @@
 #include "tests/support/canned_fusions.h"
 #include "tests/support/plan_matchers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::sweep_test {
 
 using ::testing::AllOf;
 using ::testing::Contains;
@@ -184,5 +183,4 @@ TEST(NearestChanges, ReachTheEndsOfTheRange) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::sweep_test

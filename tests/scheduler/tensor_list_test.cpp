@@ -14,8 +14,7 @@
 #include "tests/support/h200.h"
 #include "tests/support/training_layers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::tensor_list_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -370,5 +369,4 @@ TEST(MultiTensor, RefusesWhatItsBlocksDoNot) {
   EXPECT_THAT(refusal_of([](Schedule& s) { s.vector_width = 3; }), HasSubstr("vector width"));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::tensor_list_test

@@ -4,8 +4,7 @@
 
 #include "fusion_ir/error.h"
 
-namespace sinter {
-namespace {
+namespace sinter::text_table_test {
 
 TEST(TextTable, AlignsColumnsAndEndsLinesCleanly) {
   TextTable table({"name", "us"}, {TextTable::Align::kLeft, TextTable::Align::kRight});
@@ -39,5 +38,4 @@ TEST(TextTable, BytesCarryUnits) {
   EXPECT_EQ(bytes_text(1342177280.0), "1.25 GiB");
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::text_table_test

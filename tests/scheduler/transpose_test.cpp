@@ -12,8 +12,7 @@
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/plan_matchers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::transpose_test {
 
 using testing::AllOf;
 using testing::Contains;
@@ -191,5 +190,4 @@ TEST(Transpose, RefusesWithTheNumber) {
               Contains(HasSubstr("value 9, limit 8")));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::transpose_test

@@ -23,8 +23,7 @@
 #include "tests/support/h200.h"
 #include "tests/support/plan_matchers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::two_pass_test {
 
 using testing::AllOf;
 using testing::ContainsRegex;
@@ -380,5 +379,4 @@ TEST_F(TwoPassTest, ExplainShowsThemBesideTheOtherKinds) {
               AllOf(ContainsRegex("multi_wave +looped"), HasSubstr("rows_per_tile")));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::two_pass_test

@@ -11,8 +11,7 @@
 #include "scheduler/plan/plan.h"
 #include "scheduler/planning/planner.h"
 
-namespace sinter {
-namespace {
+namespace sinter::uneven_parts_test {
 
 using ::testing::Contains;
 using ::testing::Field;
@@ -108,5 +107,4 @@ TEST(UnevenParts, OfAPinnedScheduleStayWhole) {
   EXPECT_EQ(planned->kernels.size(), 1U);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::uneven_parts_test

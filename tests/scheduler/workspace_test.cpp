@@ -14,8 +14,7 @@
 #include "tests/support/random_graph.h"
 #include "tests/support/training_layers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::workspace_test {
 
 /// Of every two tensors, by the steps that write and read them (step_graph); plan_verifier_test.cpp
 /// has the other properties of memory.
@@ -97,5 +96,4 @@ TEST(WorkspaceTest, IsNoLargerThanThatOfOpsOneByOne) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::workspace_test

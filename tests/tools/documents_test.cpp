@@ -16,8 +16,7 @@
 #include "runtime/tuning/tuning_database.h"
 #include "tests/tools/shell.h"
 
-namespace sinter {
-namespace {
+namespace sinter::documents_test {
 
 namespace fs = std::filesystem;
 
@@ -166,5 +165,4 @@ TEST_F(Documents, CommandsOfTheScriptExist) {
   EXPECT_GE(named, 5);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::documents_test

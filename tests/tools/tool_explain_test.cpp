@@ -8,8 +8,7 @@
 
 #include "tests/tools/tool_fixture.h"
 
-namespace sinter {
-namespace {
+namespace sinter::tool_explain_test {
 
 using nlohmann::json;
 using ::testing::AllOf;
@@ -99,5 +98,4 @@ TEST_F(Tool, DrawsAPlan) {
   EXPECT_EQ((std::string{std::istreambuf_iterator<char>(file), {}}), dot);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::tool_explain_test

@@ -7,8 +7,7 @@
 
 #include "tests/tools/tool_fixture.h"
 
-namespace sinter {
-namespace {
+namespace sinter::tool_mistakes_test {
 
 using nlohmann::json;
 using ::testing::AllOf;
@@ -191,5 +190,4 @@ TEST_F(Tool, ErrorsThatNobodyReadsEndTheCommandAsOthers) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::tool_mistakes_test

@@ -14,8 +14,7 @@
 #include "tests/support/canned_fusions.h"
 #include "tests/tools/tool_fixture.h"
 
-namespace sinter {
-namespace {
+namespace sinter::tool_test {
 
 using nlohmann::json;
 using ::testing::AllOf;
@@ -347,5 +346,4 @@ TEST_F(Tool, HelpIsNoMistake) {
     EXPECT_EQ(run(arguments).exit_code, 0) << arguments;
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::tool_test

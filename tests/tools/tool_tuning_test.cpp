@@ -14,8 +14,7 @@
 #include "tests/support/canned_fusions.h"
 #include "tests/tools/tool_fixture.h"
 
-namespace sinter {
-namespace {
+namespace sinter::tool_tuning_test {
 
 using nlohmann::json;
 using ::testing::AllOf;
@@ -123,5 +122,4 @@ TEST_F(Tool, DatabasesThatAreNoneAreRefused) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::tool_tuning_test

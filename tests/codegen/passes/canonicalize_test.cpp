@@ -6,8 +6,7 @@
 #include "codegen/kernel/kernel_parser.h"
 #include "codegen/kernel/kernel_printer.h"
 
-namespace sinter {
-namespace {
+namespace sinter::canonicalize_test {
 
 TEST(CanonicalizeTest, KernelsSurviveTheirText) {
   kir::Kernel kernel;
@@ -49,5 +48,4 @@ TEST(CanonicalizeTest, EqualExpressionsShareOneId) {
   EXPECT_EQ(canonical, kernel) << "what was parsed is canonical";
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::canonicalize_test

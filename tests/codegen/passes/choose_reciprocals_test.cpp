@@ -5,8 +5,7 @@
 
 #include "tests/codegen/passes/passed_kernel.h"
 
-namespace sinter {
-namespace {
+namespace sinter::choose_reciprocals_test {
 
 using testing::HasSubstr;
 
@@ -41,5 +40,4 @@ TEST(ChooseReciprocalsTest, KnowsWhatIsOneOrMore) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::choose_reciprocals_test

@@ -5,8 +5,7 @@
 #include "codegen/kernel/kernel_verifier.h"
 #include "tests/codegen/passes/small_kernel.h"
 
-namespace sinter {
-namespace {
+namespace sinter::kernel_passes_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -64,5 +63,4 @@ TEST(KernelPassesTest, NamesThePassAndTheViolation) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::kernel_passes_test

@@ -14,8 +14,7 @@
 #include "tests/codegen/cluster_kernel.h"
 #include "tests/runtime/interpreter/kernel_run.h"
 
-namespace sinter {
-namespace {
+namespace sinter::lower_reductions_test {
 
 using kir::Combiner;
 using kir::ExprId;
@@ -372,5 +371,4 @@ TEST(LowerReductionsTest, AllPartsShareOneBarrier) {
   EXPECT_EQ(lowered.buffers.size(), 2U);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::lower_reductions_test

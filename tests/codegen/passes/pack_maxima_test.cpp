@@ -6,8 +6,7 @@
 
 #include "tests/codegen/passes/passed_kernel.h"
 
-namespace sinter {
-namespace {
+namespace sinter::pack_maxima_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -59,5 +58,4 @@ kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {{
   EXPECT_THAT(emitted(max, "i32"), Not(HasSubstr("_of_")));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::pack_maxima_test

@@ -4,8 +4,7 @@
 
 #include "tests/codegen/passes/small_kernel.h"
 
-namespace sinter {
-namespace {
+namespace sinter::place_shared_buffers_test {
 
 TEST(PlaceSharedBuffersTest, AlignsAndPacksInOrder) {
   kir::Kernel kernel = kernel_of(R"(
@@ -20,5 +19,4 @@ TEST(PlaceSharedBuffersTest, AlignsAndPacksInOrder) {
   EXPECT_EQ(kir::shared_bytes(kernel), 160);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::place_shared_buffers_test

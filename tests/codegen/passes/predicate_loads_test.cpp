@@ -5,8 +5,7 @@
 
 #include "tests/codegen/passes/passed_kernel.h"
 
-namespace sinter {
-namespace {
+namespace sinter::predicate_loads_test {
 
 using testing::HasSubstr;
 
@@ -46,5 +45,4 @@ kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::predicate_loads_test

@@ -4,8 +4,7 @@
 
 #include "tests/codegen/passes/small_kernel.h"
 
-namespace sinter {
-namespace {
+namespace sinter::remove_dead_statements_test {
 
 using testing::HasSubstr;
 
@@ -82,5 +81,4 @@ TEST(RemoveDeadStatementsTest, KeepsWhatALiveLoopCarries) {
   EXPECT_EQ(body_of(remove_dead_statements(kernel_of(without_brace))), body);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::remove_dead_statements_test

@@ -6,8 +6,7 @@
 
 #include "tests/codegen/passes/passed_kernel.h"
 
-namespace sinter {
-namespace {
+namespace sinter::share_random_rounds_test {
 
 using testing::HasSubstr;
 using testing::Not;
@@ -50,5 +49,4 @@ TEST(ShareRandomRoundsTest, CallsInOtherLoopsStay) {
   EXPECT_THAT(text, Not(HasSubstr("SinterRandomBlock")));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::share_random_rounds_test

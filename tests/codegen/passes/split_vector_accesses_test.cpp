@@ -4,8 +4,7 @@
 
 #include "tests/codegen/passes/small_kernel.h"
 
-namespace sinter {
-namespace {
+namespace sinter::split_vector_accesses_test {
 
 TEST(SplitVectorAccessesTest, CutsWhatIsWiderThanSixteenBytes) {
   const kir::Kernel kernel = kernel_of(R"(
@@ -25,5 +24,4 @@ TEST(SplitVectorAccessesTest, CutsWhatIsWiderThanSixteenBytes) {
 )");
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::split_vector_accesses_test

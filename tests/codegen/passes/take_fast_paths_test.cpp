@@ -5,8 +5,7 @@
 
 #include "tests/codegen/passes/passed_kernel.h"
 
-namespace sinter {
-namespace {
+namespace sinter::take_fast_paths_test {
 
 using testing::HasSubstr;
 using testing::Not;
@@ -87,5 +86,4 @@ TEST(TakeFastPathsTest, LoopsThatCannotRunAgainTakeTheGeneralForm) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::take_fast_paths_test

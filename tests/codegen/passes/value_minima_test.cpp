@@ -6,8 +6,7 @@
 
 #include "tests/codegen/passes/small_kernel.h"
 
-namespace sinter {
-namespace {
+namespace sinter::value_minima_test {
 
 constexpr double kNothing = -std::numeric_limits<double>::infinity();
 
@@ -72,5 +71,4 @@ TEST(ValueMinimaTest, VariablesHaveTheBoundOfTheirOnlyValue) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::value_minima_test

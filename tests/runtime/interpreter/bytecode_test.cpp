@@ -7,8 +7,7 @@
 
 #include "tests/runtime/interpreter/kernel_run.h"
 
-namespace sinter::interpreter {
-namespace {
+namespace sinter::interpreter::bytecode_test {
 
 using testing::HasSubstr;
 
@@ -171,5 +170,4 @@ TEST(Bytecode, RefusesToUnrollBeyondReason) {
   EXPECT_EQ(program.error().limit, kMaxInstructions);
 }
 
-}  // namespace
-}  // namespace sinter::interpreter
+}  // namespace sinter::interpreter::bytecode_test

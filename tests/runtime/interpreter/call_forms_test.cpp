@@ -15,8 +15,7 @@
 #include "codegen/passes/take_fast_paths.h"
 #include "tests/runtime/interpreter/kernel_run.h"
 
-namespace sinter {
-namespace {
+namespace sinter::call_forms_test {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -187,5 +186,4 @@ TEST(CallForms, SharedRoundsDrawTheSameNumbers) {
   EXPECT_EQ(numbers(true), numbers(false));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::call_forms_test

@@ -13,8 +13,7 @@
 #include "runtime/interpreter/interpreter.h"
 #include "tests/codegen/cluster_kernel.h"
 
-namespace sinter {
-namespace {
+namespace sinter::cluster_test {
 
 using testing::HasSubstr;
 
@@ -135,5 +134,4 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"of rem(thread_index, 32) =", "of add(rem(thread_index, 32), 1) =",
                 FindingKind::kSharedOutOfBounds, "to block 2 of a cluster of 2"}));
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::cluster_test

@@ -14,8 +14,7 @@
 #include "codegen/kernel/kernel_verifier.h"
 #include "runtime/interpreter/interpreter.h"
 
-namespace sinter {
-namespace {
+namespace sinter::device_order_test {
 
 using testing::HasSubstr;
 
@@ -246,5 +245,4 @@ TEST(DeviceOrderTest, CountersOutOfBoundsAreFound) {
   EXPECT_EQ(report.findings.front().kind, FindingKind::kGlobalOutOfBounds);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::device_order_test

@@ -10,8 +10,7 @@
 #include "runtime/interpreter/interpreter.h"
 #include "tests/runtime/interpreter/kernel_run.h"
 
-namespace sinter {
-namespace {
+namespace sinter::findings_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -419,5 +418,4 @@ TEST(InterpreterFindings, ReportIsTheSameForEqualSeeds) {
   EXPECT_EQ(report_of(5), report_of(5));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::findings_test

@@ -8,8 +8,7 @@
 
 #include "fusion_ir/dtype.h"
 
-namespace sinter::interpreter {
-namespace {
+namespace sinter::interpreter::float_bits_test {
 
 void expect_same_value(float actual, double expected, uint32_t bits) {
   if (std::isnan(expected)) {
@@ -87,5 +86,4 @@ TEST(FloatBits, EncodesTiesAndTheirNeighbours) {
   }
 }
 
-}  // namespace
-}  // namespace sinter::interpreter
+}  // namespace sinter::interpreter::float_bits_test

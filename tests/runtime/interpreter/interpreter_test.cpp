@@ -10,8 +10,7 @@
 #include "runtime/interpreter/float_bits.h"
 #include "tests/runtime/interpreter/kernel_run.h"
 
-namespace sinter {
-namespace {
+namespace sinter::interpreter_test {
 
 std::vector<float> random_floats(size_t count, uint32_t seed) {
   std::mt19937 random(seed);
@@ -327,5 +326,4 @@ TEST(Interpreter, RejectsArgumentsThatDoNotFit) {
   EXPECT_EQ(kind_of(interpret(run.kernel, {&fits, 1}, one)), ErrorKind::kInternalError);
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::interpreter_test

@@ -13,8 +13,7 @@
 #include "fusion_ir/dtype.h"
 #include "fusion_ir/op.h"
 
-namespace sinter::interpreter {
-namespace {
+namespace sinter::interpreter::lane_functions_test {
 
 using Register = std::array<std::byte, kLanes * 8>;
 
@@ -247,5 +246,4 @@ TEST(LaneFunctions, CastsFollowTheReference) {
   }
 }
 
-}  // namespace
-}  // namespace sinter::interpreter
+}  // namespace sinter::interpreter::lane_functions_test

@@ -10,8 +10,7 @@
 #include "runtime/interpreter/float_bits.h"
 #include "tests/runtime/interpreter/kernel_run.h"
 
-namespace sinter {
-namespace {
+namespace sinter::layer_norm_test {
 
 constexpr int64_t kRows = 64;
 constexpr int64_t kColumns = 4096;
@@ -120,5 +119,4 @@ TEST(InterpreterLayerNorm, ReportsNothingUnderAnySeedOnTwoHostThreads) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::layer_norm_test

@@ -13,8 +13,7 @@
 #include "tests/codegen/specialised_kernel.h"
 #include "tests/runtime/interpreter/kernel_run.h"
 
-namespace sinter {
-namespace {
+namespace sinter::mbarrier_test {
 
 using testing::AllOf;
 using testing::AnyOf;
@@ -265,5 +264,4 @@ TEST(MbarrierTest, GroupBarriersOrderTheirGroupOnly) {
               testing::Contains(FindingKind::kDeadlock));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::mbarrier_test

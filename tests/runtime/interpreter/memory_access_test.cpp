@@ -7,8 +7,7 @@
 #include <random>
 #include <set>
 
-namespace sinter::interpreter {
-namespace {
+namespace sinter::interpreter::memory_access_test {
 
 LaneAddresses lanes(const std::function<int64_t(int64_t)>& address) {
   LaneAddresses addresses{};
@@ -126,5 +125,4 @@ TEST_F(Locate, ReportsVectorsThatThePromisedAlignmentDoesNotCover) {
   EXPECT_EQ(log_.findings().front().count, 32);
 }
 
-}  // namespace
-}  // namespace sinter::interpreter
+}  // namespace sinter::interpreter::memory_access_test

@@ -7,8 +7,7 @@
 #include "codegen/kernel/kernel_parser.h"
 #include "runtime/interpreter/interpreter.h"
 
-namespace sinter {
-namespace {
+namespace sinter::tables_test {
 
 /// Copies element `thread` of the tensor that each block's entry in `which` names.
 constexpr std::string_view kCopy = R"(kernel @copy threads 32 min_blocks 1 grid ceil(%p0 / 1) {
@@ -100,5 +99,4 @@ TEST_F(InterpreterTables, NeedMemoryForEveryTensor) {
   EXPECT_THAT(report.error().message, testing::HasSubstr("which are 5"));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::tables_test

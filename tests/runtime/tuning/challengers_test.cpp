@@ -9,8 +9,7 @@
 #include "scheduler/planning/planner.h"
 #include "tests/support/canned_fusions.h"
 
-namespace sinter {
-namespace {
+namespace sinter::challengers_test {
 
 using ::testing::Contains;
 using ::testing::Not;
@@ -87,5 +86,4 @@ TEST(ChallengersTest, NoneAreAskedFor) {
   EXPECT_TRUE(choose_challengers(kernel.candidates, kernel.chosen().schedule, 0).empty());
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::challengers_test

@@ -15,8 +15,7 @@
 #include "tests/support/fake_driver.h"
 #include "tests/support/h200.h"
 
-namespace sinter {
-namespace {
+namespace sinter::device_measurer_test {
 
 using ::testing::Each;
 using ::testing::HasSubstr;
@@ -241,5 +240,4 @@ TEST(DeviceMeasurerGpuTest, TunesOnTheDevice) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::device_measurer_test

@@ -4,8 +4,7 @@
 
 #include <cmath>
 
-namespace sinter {
-namespace {
+namespace sinter::noise_test {
 
 using ::testing::DoubleNear;
 
@@ -62,5 +61,4 @@ TEST(NoiseTest, FasterMeansByOnePercentAtLeast) {
   EXPECT_TRUE(is_faster(challenger, incumbent));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::noise_test

@@ -7,8 +7,7 @@
 #include "tests/runtime/tuning/fake_measurer.h"
 #include "tests/support/canned_fusions.h"
 
-namespace sinter {
-namespace {
+namespace sinter::tune_report_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -101,5 +100,4 @@ TEST(TuneReportTest, SaysWhatEndedItEarly) {
   EXPECT_EQ(to_json(result).at("trouble").at("message"), "did not end");
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::tune_report_test

@@ -13,8 +13,7 @@
 #include "tests/support/h200.h"
 #include "tests/support/training_layers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::tune_test {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -391,5 +390,4 @@ TEST(TuneAllTest, SegmentsOfLayersCanBeMeasured) {
     expect_all_measured(layer, {{"tokens", 512}});
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::tune_test

@@ -14,8 +14,7 @@
 #include "tests/runtime/scratch_directory.h"
 #include "tests/support/canned_fusions.h"
 
-namespace sinter {
-namespace {
+namespace sinter::tuning_database_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -424,5 +423,4 @@ TEST(TuningKeyTest, NamesOfValuesAreNoMatterAndSizesAre) {
   EXPECT_NE(device_identity(slice), device_identity(limits));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::tuning_database_test

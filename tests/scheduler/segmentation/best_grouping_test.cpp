@@ -18,8 +18,7 @@
 #include "tests/support/h200.h"
 #include "tests/support/random_graph.h"
 
-namespace sinter {
-namespace {
+namespace sinter::best_grouping_test {
 
 /// Predicted time over that of the best grouping of its nodes; nothing for graphs of other sizes.
 std::optional<double> gap(const Fusion& graph) {
@@ -79,5 +78,4 @@ TEST_P(BestGrouping, IsNear) { expect_near_the_best(GetParam(), takes_all_cases(
 
 INSTANTIATE_TEST_SUITE_P(Seeds, BestGrouping, ::testing::Values(0, 1000, 2000, 3000));
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::best_grouping_test

@@ -11,8 +11,7 @@
 #include "tests/support/h200.h"
 #include "tests/support/random_graph.h"
 
-namespace sinter {
-namespace {
+namespace sinter::boundaries_test {
 
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
@@ -270,5 +269,4 @@ TEST(BoundariesTest, RandomGroupingsStayGroupingsAndTakeNoLonger) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::boundaries_test

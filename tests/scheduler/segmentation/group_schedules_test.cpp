@@ -12,8 +12,7 @@
 #include "scheduler/segmentation/offers.h"
 #include "tests/support/h200.h"
 
-namespace sinter {
-namespace {
+namespace sinter::group_schedules_test {
 
 /// Sums of rows among four times as many functions, all of recent values: more than one kernel can
 /// keep.
@@ -119,5 +118,4 @@ TEST(GroupSchedulesTest, TimesOfGroupsThatAreAlikeAreTheirs) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::group_schedules_test

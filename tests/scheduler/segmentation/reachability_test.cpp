@@ -7,8 +7,7 @@
 #include <random>
 #include <set>
 
-namespace sinter {
-namespace {
+namespace sinter::reachability_test {
 
 using Edges = std::vector<std::vector<uint32_t>>;
 using BoostGraph = boost::adjacency_list<boost::setS, boost::vecS, boost::directedS>;
@@ -92,5 +91,4 @@ TEST(ReachabilityTest, AThirdGroupOnAPathKeepsTwoApart) {
   EXPECT_TRUE(reach.reaches(0, 2));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::reachability_test

@@ -16,8 +16,7 @@
 #include "tests/support/random_graph.h"
 #include "tests/support/training_layers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::segment_pins_test {
 
 using ::testing::AllOf;
 using ::testing::Contains;
@@ -353,5 +352,4 @@ TEST(SegmentPins, SchedulesOfCutGraphsCannotBePinned) {
               FailsWith(ErrorKind::kInvalidArgument, HasSubstr("how it is cut")));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::segment_pins_test

@@ -21,8 +21,7 @@
 #include "tests/support/random_graph.h"
 #include "tests/support/training_layers.h"
 
-namespace sinter {
-namespace {
+namespace sinter::segmented_plan_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -514,5 +513,4 @@ TEST(SegmentedPlanTest, IndependentSegmentsRunInTheOrderOfTheGraph) {
   EXPECT_THAT(order, ::testing::ElementsAre("first", "second", "third"));
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::segmented_plan_test

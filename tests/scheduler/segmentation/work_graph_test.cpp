@@ -12,8 +12,7 @@
 #include "tests/support/h200.h"
 #include "tests/support/random_graph.h"
 
-namespace sinter {
-namespace {
+namespace sinter::work_graph_test {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -178,5 +177,4 @@ TEST(WorkGraphTest, DoesNotDependOnTheOrderOfInsertion) {
   }
 }
 
-}  // namespace
-}  // namespace sinter
+}  // namespace sinter::work_graph_test
