@@ -5,7 +5,10 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include <fmt/chrono.h>
+
 #include <cstdio>
+#include <ctime>
 #include <deque>
 #include <fstream>
 #include <future>
@@ -27,6 +30,8 @@ struct Case {
   std::string fusion;
   int64_t rows = 0;
   int64_t columns = 0;
+  std::vector<sinter::SchedulePin>
+      pins{};  ///< Each is planned for itself; none: those of all cases.
 };
 
 sinter::Result<Case> parse_case(const std::string& text) {
@@ -39,6 +44,23 @@ sinter::Result<Case> parse_case(const std::string& text) {
   }
   return Case{text.substr(0, first), std::atoll(text.c_str() + first + 1),
               std::atoll(text.c_str() + second + 1)};
+}
+
+/// The cases of a file that `sinter_cost_model untimed` wrote, each with the schedules to time.
+sinter::Result<std::vector<Case>> read_cases(const std::string& path) {
+  std::ifstream file(path);
+  const nlohmann::json listed = nlohmann::json::parse(file);
+  std::vector<Case> out;
+  for (const auto& row : listed.at("canned")) {
+    Case item{.fusion = row.at("fusion"), .rows = row.at("rows"), .columns = row.at("cols")};
+    for (const std::string text : row.at("schedules")) {
+      auto schedule = sinter::parse_schedule(text);
+      if (!schedule) return fail(schedule.error());
+      item.pins.push_back({.schedule = std::move(*schedule)});
+    }
+    out.push_back(std::move(item));
+  }
+  return out;
 }
 
 /// "family=multi_wave,threads_per_row=256,unroll=2,residency=shared"
@@ -117,7 +139,7 @@ class Suite {
     Prepared out{.item = item, .reference = {}, .variants = {}};
     std::optional<sinter::Binding> binding;
     std::optional<sinter::Error> refused;
-    for (const sinter::SchedulePin& pin : options_.pins) {
+    for (const sinter::SchedulePin& pin : item.pins.empty() ? options_.pins : item.pins) {
       const sinter::PlanOptions options{.families = sinter::builtin_families(), .pin = pin};
       auto plan =
           sinter::plan(fusion, {{"rows", item.rows}, {"cols", item.columns}}, limits_, options);
@@ -265,7 +287,11 @@ int main(int argc, char** argv) {
   int variants = 0;
   int top = 1;
   std::string json_path;
-  app.add_option("cases", cases, "fusion:rows:columns ...")->required();
+  app.add_option("cases", cases, "fusion:rows:columns ...");
+  std::string cases_path;
+  app.add_option("--schedules", cases_path,
+                 "more cases, and what to time of them: from sinter_cost_model untimed")
+      ->check(CLI::ExistingFile);
   app.add_option("--variants", variants, "further candidates of each kind to time");
   app.add_option("--top", top, "candidates to time, best predicted first");
   app.add_option("--json", json_path, "write results here");
@@ -312,6 +338,12 @@ int main(int argc, char** argv) {
     if (!item) return report(item.error());
     items.push_back(*item);
   }
+  if (!cases_path.empty()) {
+    auto listed = read_cases(cases_path);
+    if (!listed) return report(listed.error());
+    items.insert(items.end(), listed->begin(), listed->end());
+  }
+  const std::string date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
   Suite suite(**driver, *limits, std::move(*compiler), *copy_rate, std::move(options));
   // The oracle of the cases to come works while the device runs this one.
   constexpr size_t kPrefetchCases = 3;
@@ -328,8 +360,10 @@ int main(int argc, char** argv) {
     suite.run(std::move(*prepared));
     if (json_path.empty()) continue;
     // Written after every case, so that what ends a long run early loses nothing.
-    const nlohmann::json out = {
-        {"device", limits->name}, {"copy_tb_per_s", *copy_rate * 1e-6}, {"results", suite.rows()}};
+    const nlohmann::json out = {{"device", limits->name},
+                                {"copy_tb_per_s", *copy_rate * 1e-6},
+                                {"run", {{"date", date}}},
+                                {"results", suite.rows()}};
     std::ofstream(json_path) << out.dump(1) << "\n";
   }
   return 0;

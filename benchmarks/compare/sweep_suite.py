@@ -3,6 +3,7 @@
     sweep_suite.py --out suite_sweep.json                        all of it
     sweep_suite.py softmax sum --types bf16 --top 20             some, with so many schedules each
     sweep_suite.py wide --top 4 --each 2 --spread 0              of each kind of schedule the best two
+    sweep_suite.py --schedules untimed.json                      what `sinter_cost_model untimed` lists
     sweep_suite.py softmax --device H200 --list                  what would be timed; needs no GPU
 
 Of what `sinter plan --form candidates` lists those predicted fastest are taken, and others evenly
@@ -70,6 +71,33 @@ def chosen_of(texts, top, each, spread):
     return list(dict.fromkeys(out))
 
 
+def read_schedules(path):
+    """Texts of the schedules to time by kernel, type and shape, from `sinter_cost_model untimed`."""
+    listed = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))["suite"]
+    return {(row["kernel"], row["type"], tuple(row["shape"])): row["schedules"] for row in listed}
+
+
+def key_of(case):
+    """What names a case in a result file."""
+    return case.name, case.type, tuple(case.sizes.values())
+
+
+def schedules_of(options, cases, report):
+    """Texts of the schedules to time by the key of their case; cases without one are not among them."""
+    if options.schedules:
+        given = read_schedules(options.schedules)
+        return {case.key: given[key_of(case)] for case in cases if key_of(case) in given}
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        listed = list(pool.map(lambda case: candidates(options, case), cases))
+    taken = {}
+    for case, texts in zip(cases, listed, strict=True):
+        if isinstance(texts, Exception):
+            report(f"{case.key}: {texts}")
+        elif texts:
+            taken[case.key] = chosen_of(texts, options.top, options.each, options.spread)
+    return taken
+
+
 def times_of(runner, case, kernels, report):
     """Samples of each kernel that computes what it should, by its schedule; other kernels are
     reported."""
@@ -97,6 +125,7 @@ def main():
     parser.add_argument("--each", type=int, default=0,
                         help="best predicted schedules of each family, cluster size and place of what is kept")
     parser.add_argument("--spread", type=int, default=4, help="others, from all over the rest")
+    parser.add_argument("--schedules", help="JSON file with the schedules to time, and no others")
     parser.add_argument("--list", action="store_true", help="print what would be timed, and end")
     parser.add_argument("--sinter", default=str(ROOT / "build/release/tools/sinter"))
     parser.add_argument("--library", default=str(ROOT / "build/release/runtime/c_api/libsinter.so"))
@@ -119,15 +148,8 @@ def main():
 
     done = {(row["kernel"], row["type"], tuple(row["shape"])) for row in state["results"]}
     cases = [case for case in suite_cases(options.what, options.types.split(","), str(HERE / "suite_peers.py"))
-             if (case.name, case.type, tuple(case.sizes.values())) not in done]
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        listed = list(pool.map(lambda case: candidates(options, case), cases))
-    taken = {}
-    for case, texts in zip(cases, listed, strict=True):
-        if isinstance(texts, Exception):
-            report(f"{case.key}: {texts}")
-        elif texts:
-            taken[case.key] = chosen_of(texts, options.top, options.each, options.spread)
+             if key_of(case) not in done]
+    taken = schedules_of(options, cases, report)
     cases = [case for case in cases if case.key in taken]
     if options.list:
         for case in cases:

@@ -136,23 +136,25 @@ std::vector<CostTerm> cost_terms() {
   };
 }
 
+DeviceLimits without(const CostTerm& term, DeviceLimits limits) {
+  for (const auto& [name, value] : term.off) {
+    const CostConstantField* field = find_cost_constant(name);
+    SINTER_CHECK(field != nullptr, "there is no constant {}", name);
+    field->of(limits.cost) = value;
+  }
+  return limits;
+}
+
 std::vector<TermWorth> ablate(const TimedSet& set) {
   const std::vector<ProblemAccuracy> with = accuracy_of(set, set.limits);
   const Accuracy mean = mean_of(with);
   std::vector<TermWorth> out;
   for (const CostTerm& term : cost_terms()) {
-    DeviceLimits limits = set.limits;
-    for (const auto& [name, value] : term.off) {
-      const CostConstantField* field = find_cost_constant(name);
-      SINTER_CHECK(field != nullptr, "there is no constant {}", name);
-      field->of(limits.cost) = value;
-    }
-    const std::vector<ProblemAccuracy> without = accuracy_of(set, limits);
+    const std::vector<ProblemAccuracy> off = accuracy_of(set, without(term, set.limits));
     std::vector<double> differences;
-    for (size_t i = 0; i < with.size(); ++i)
-      differences.push_back(without[i].behind - with[i].behind);
+    for (size_t i = 0; i < with.size(); ++i) differences.push_back(off[i].behind - with[i].behind);
     const auto [low, high] = interval_of(differences);
-    const Accuracy now = mean_of(without);
+    const Accuracy now = mean_of(off);
     out.push_back({.term = term.name,
                    .must_show = term.stays_because.empty(),
                    .without = now,

@@ -20,6 +20,9 @@ struct CostTerm {
 
 std::vector<CostTerm> cost_terms();
 
+/// The limits with the term switched off.
+DeviceLimits without(const CostTerm& term, DeviceLimits limits);
+
 /// What a term is worth on one card, in percentage points.
 struct TermWorth {
   std::string_view term;

@@ -13,6 +13,7 @@
 #include "benchmarks/cost_model/ablation.h"
 #include "benchmarks/cost_model/accuracy.h"
 #include "benchmarks/cost_model/fit.h"
+#include "benchmarks/cost_model/untimed.h"
 #include "runtime/json/plan_json.h"
 
 namespace sinter::bench {
@@ -26,7 +27,10 @@ struct Options {
   std::string results;
   std::string out;
   std::map<std::string, double> given;
+  std::vector<std::string> off;
   double least_worth = 0.0;
+  std::string device;
+  size_t best = 1;
   bool check = false;
   bool with_held_out = false;
 };
@@ -42,6 +46,12 @@ std::vector<TimedSet> sets_of(const Options& options) {
         throw std::runtime_error(
             fmt::format("{} is {}, and not from {} to {}", name, value, field->least, field->most));
       field->of(set.limits.cost) = value;
+    }
+    for (const std::string& name : options.off) {
+      const std::vector<CostTerm> terms = cost_terms();
+      const auto term = std::ranges::find(terms, name, &CostTerm::name);
+      if (term == terms.end()) throw std::runtime_error("there is no term " + name);
+      set.limits = without(*term, set.limits);
     }
     sets.push_back(std::move(set));
   }
@@ -174,6 +184,32 @@ int ablate_all(const Options& options) {
   return status;
 }
 
+/// Writes what is to be timed for an ablation, for sweep_suite.py and sinter_gpu_suite.
+int list_untimed(const Options& options) {
+  nlohmann::json out = {{"suite", nlohmann::json::array()}, {"canned", nlohmann::json::array()}};
+  size_t count = 0;
+  for (TimedSet& set : sets_of(options)) {
+    if (!options.device.empty()) {
+      const auto limits = find_device(options.device);
+      if (!limits) throw std::runtime_error("there is no device " + options.device);
+      if (limits->name != set.limits.name) {
+        set.limits = *limits;
+        for (TimedProblem& problem : set.problems) problem.timed.clear();
+      }
+    }
+    for (const ToTime& item : untimed_choices(set, options.best)) {
+      nlohmann::json row = item.problem->key;
+      for (const Schedule& schedule : item.schedules) row["schedules"].push_back(print(schedule));
+      count += item.schedules.size();
+      out[row.contains("kernel") ? "suite" : "canned"].push_back(std::move(row));
+    }
+  }
+  fmt::print("{} schedules of {} problems of the suite and {} canned ones are not timed\n", count,
+             out["suite"].size(), out["canned"].size());
+  if (!options.out.empty()) std::ofstream(options.out) << out.dump(1) << "\n";
+  return 0;
+}
+
 }  // namespace
 }  // namespace sinter::bench
 
@@ -197,6 +233,8 @@ int main(int argc, char** argv) {
            },
            "constants to try, as NAME VALUE")
         ->type_name("NAME VALUE");
+    sub->add_option("--off", options.off, "terms to switch off in all predictions")
+        ->allow_extra_args(false);
     commands[sub] = run;
     return sub;
   };
@@ -210,6 +248,11 @@ int main(int argc, char** argv) {
   ablate->add_option("--out", options.out, "where to write the table, JSON");
   ablate->add_option("--least-worth", options.least_worth,
                      "fail if a term is worth less on every card, in percentage points");
+  CLI::App* untimed = command("untimed", "what the choices without a term are and was not timed",
+                              bench::list_untimed);
+  untimed->add_option("--out", options.out, "where to write the schedules to time, JSON");
+  untimed->add_option("--device", options.device, "on which nothing else has been timed");
+  untimed->add_option("--best", options.best, "how many schedules, those predicted fastest");
   CLI11_PARSE(app, argc, argv);
   try {
     return commands.at(app.get_subcommands().front())(options);

@@ -96,8 +96,7 @@ class Reader {
   void add(const std::string& name, const nlohmann::json& row, const std::string& text,
            const std::string& date, const Facts& facts_of) {
     const auto us = row.at("us").get<double>();
-    // A spill costs what the compiler made of it, which the estimate does not know.
-    if (us <= 0.0 || row.value("spill_bytes", int64_t{0}) != 0) return;
+    if (us <= 0.0) return;
     auto schedule = parse_schedule(text);
     if (!schedule) return;
     const Family* family = find_family(set_.families, schedule->family);
@@ -105,10 +104,14 @@ class Reader {
     const auto [known, is_new] = problems_.try_emplace(name);
     if (is_new) {
       if (auto facts = facts_of())
-        known->second = TimedProblem{.name = name, .facts = std::move(*facts), .timed = {}};
+        known->second =
+            TimedProblem{.name = name, .key = key_of(row), .facts = std::move(*facts), .timed = {}};
     }
     if (!known->second) return;
     TimedProblem& problem = *known->second;
+    // A spill costs what the compiler made of it, which the estimate does not know.
+    if (row.value("spill_bytes", int64_t{0}) != 0)
+      return problem.spilled.push_back(std::move(*schedule));
     const auto same = std::ranges::find(problem.timed, *schedule, &TimedSchedule::schedule);
     if (same != problem.timed.end()) {
       same->us = std::min(same->us, us);
@@ -118,6 +121,13 @@ class Reader {
     if (!estimate || estimate->spilled_registers > 0) return;
     problem.timed.push_back(
         {.schedule = std::move(*schedule), .estimate = *estimate, .family = family, .us = us});
+  }
+
+  static nlohmann::json key_of(const nlohmann::json& row) {
+    nlohmann::json key;
+    for (const char* field : {"kernel", "type", "shape", "fusion", "rows", "cols"})
+      if (row.contains(field)) key[field] = row.at(field);
+    return key;
   }
 
   /// Rows that start anywhere and stay in shared memory have been loaded in another way since.

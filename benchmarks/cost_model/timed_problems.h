@@ -23,9 +23,12 @@ struct TimedSchedule {
 
 /// One kernel at one size, and the schedules it was timed with.
 struct TimedProblem {
-  std::string name;  ///< "softmax bf16 8192 x 4096".
+  std::string name;    ///< "softmax bf16 8192 x 4096".
+  nlohmann::json key;  ///< Its "kernel", "type" and "shape", or "fusion", "rows" and "cols".
   SegmentFacts facts;
   std::vector<TimedSchedule> timed;
+  std::vector<Schedule>
+      spilled{};  ///< Timed and left out: re-planning takes the next best instead.
 };
 
 /// What a device was timed with.
