@@ -2,17 +2,12 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <limits>
-
-#include "codegen/cuda/cuda_names.h"
 #include "codegen/device/device_headers.h"
-#include "codegen/kernel/kernel_builder.h"
-#include "codegen/kernel/kernel_parser.h"
 #include "codegen/passes/kernel_passes.h"
 #include "scheduler/plan/tensor_slots.h"
 #include "tests/codegen/cluster_kernel.h"
+#include "tests/codegen/parsed_kernel.h"
 #include "tests/codegen/specialised_kernel.h"
 
 namespace sinter::cuda_emitter_test {
@@ -21,14 +16,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-kir::Kernel kernel_of(std::string_view text) {
-  auto kernel = parse_kernel(text);
-  EXPECT_TRUE(kernel.has_value()) << (kernel ? "" : kernel.error().text());
-  return kernel ? *kernel : kir::Kernel{};
-}
-
 TEST(CudaEmitterTest, PrintsAWholeKernel) {
-  const kir::Kernel kernel = kernel_of(R"(
+  const kir::Kernel kernel = parsed(R"(
 kernel @scale.0 threads 128 min_blocks 2 grid ceil(%p0 / 4) {
   param %p0 rows : i64
   buffer %b0 x : bf16 global read align 16 value %v3
@@ -84,89 +73,8 @@ scale_0(const bf16* __restrict__ x, f16* __restrict__ v_class, long long rows) {
 )");
 }
 
-/// The text of one expression over i32 a, b, f32 x and bool p.
-std::string expression(
-    const std::function<kir::ExprId(kir::KernelBuilder&, kir::ExprId a, kir::ExprId b,
-                                    kir::ExprId x, kir::ExprId p)>& build) {
-  kir::Kernel kernel;
-  kir::KernelBuilder builder(&kernel);
-  kernel.grid.work = builder.add_param("n");
-  const auto declare = [&](const char* name, DType type) {
-    return builder.ref(builder.declare_scalar(name, type));
-  };
-  const kir::ExprId a = declare("a", DType::kI32);
-  const kir::ExprId b = declare("b", DType::kI32);
-  const kir::ExprId x = declare("x", DType::kF32);
-  const kir::ExprId p = declare("p", DType::kBool);
-  builder.declare("result", build(builder, a, b, x, p));
-  const std::string text = emit_cuda(kernel);
-  const size_t begin = text.find("result = ") + 9;
-  return text.substr(begin, text.find(";\n", begin) - begin);
-}
-
-using B = kir::KernelBuilder;
-using E = kir::ExprId;
-
-TEST(CudaEmitterTest, WritesParenthesesOnlyWhereTheyAreNeeded) {
-  EXPECT_EQ(expression([](B& k, E a, E b, E, E) { return k.mul(k.add(a, b), b); }), "(a + b) * b");
-  EXPECT_EQ(expression([](B& k, E a, E b, E, E) { return k.add(k.mul(a, b), b); }), "a * b + b");
-  EXPECT_EQ(expression([](B& k, E a, E b, E, E) { return k.add(a, k.add(b, a)); }), "a + (b + a)");
-  EXPECT_EQ(expression([](B& k, E a, E b, E, E) { return k.sub(a, k.sub(b, a)); }), "a - (b - a)");
-  EXPECT_EQ(expression([](B& k, E a, E b, E, E p) { return k.select(p, a, k.select(p, b, a)); }),
-            "p ? a : p ? b : a");
-  EXPECT_EQ(expression([](B& k, E a, E b, E, E p) { return k.add(k.select(p, a, b), b); }),
-            "(p ? a : b) + b");
-}
-
-TEST(CudaEmitterTest, KeepsTheMeaningOfSignsAndDivisors) {
-  const auto neg = [](B& k, E x) { return k.apply(PointwiseFn::kNeg, {x}); };
-  EXPECT_EQ(expression([&](B& k, E, E, E x, E) { return neg(k, k.mul(x, x)); }), "-(x * x)");
-  EXPECT_EQ(expression([&](B& k, E, E, E x, E) { return k.sub(x, neg(k, x)); }), "x - -x");
-  EXPECT_EQ(expression([](B& k, E a, E, E, E) { return k.add(a, k.integer(-3)); }), "a - 3");
-  EXPECT_EQ(expression([](B& k, E a, E, E, E) { return k.div(a, k.integer(32)); }), "a / 32");
-  EXPECT_EQ(expression([](B& k, E a, E b, E, E) { return k.div(a, b); }), "sinter_div(a, b)");
-  EXPECT_EQ(expression([](B& k, E a, E, E, E) { return k.rem(a, k.integer(-32)); }),
-            "sinter_rem(a, -32)");
-  EXPECT_EQ(expression([](B& k, E, E, E x, E) { return k.div(x, k.real(3.0)); }),
-            "sinter_div(x, 3.0f)");
-}
-
-TEST(CudaEmitterTest, WritesLogicOfBoolsAsLogic) {
-  // & of bools would be an int, and sinter_not of that -2 instead of false.
-  EXPECT_EQ(expression([](B& k, E a, E b, E, E p) {
-              return k.apply(PointwiseFn::kNot, {k.both(p, k.less(a, b))});
-            }),
-            "sinter_not(p && a < b)");
-  EXPECT_EQ(expression([](B& k, E a, E b, E, E) {
-              return k.apply(PointwiseFn::kAnd, {a, b});
-            }),
-            "a & b");
-}
-
-TEST(CudaEmitterTest, WritesLiteralsThatReadBackAlike) {
-  const auto real = [](double value, DType type) {
-    return expression([&](B& k, E, E, E, E) { return k.real(value, type); });
-  };
-  EXPECT_EQ(real(1.0, DType::kF32), "1.0f");
-  EXPECT_EQ(real(0.1, DType::kF32), "0.1f");
-  EXPECT_EQ(real(0.1, DType::kF64), "0.1");
-  EXPECT_EQ(real(1e-6, DType::kF32), "1e-06f");
-  EXPECT_EQ(real(-0.0, DType::kF32), "-0.0f");
-  EXPECT_EQ(real(-std::numeric_limits<double>::infinity(), DType::kF32), "-sinter_inf_f32()");
-  EXPECT_EQ(real(std::numeric_limits<double>::quiet_NaN(), DType::kF64), "sinter_nan_f64()");
-  EXPECT_EQ(real(2.5, DType::kBF16), "to_bf16(2.5f)");
-  const auto integer = [](int64_t value, DType type) {
-    return expression([&](B& k, E, E, E, E) { return k.integer(value, type); });
-  };
-  EXPECT_EQ(integer(std::numeric_limits<int32_t>::min(), DType::kI32), "(-2147483647 - 1)");
-  EXPECT_EQ(integer(std::numeric_limits<int64_t>::min(), DType::kI64),
-            "(-9223372036854775807LL - 1)");
-  EXPECT_EQ(integer(5, DType::kI64), "5LL");
-  EXPECT_EQ(integer(1, DType::kBool), "true");
-}
-
 TEST(CudaEmitterTest, ReadsBuffersThatItWritesThroughTheCoherentPath) {
-  const std::string text = emit_cuda(kernel_of(R"(
+  const std::string text = emit_cuda(parsed(R"(
 kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {
   param %p0 n : i64
   buffer %b0 x : f32 global readwrite align 16
@@ -182,7 +90,7 @@ kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {
 /// A kernel that starts before the previous one has ended may read what that one still writes.
 TEST(CudaEmitterTest, ReadsPastTheReadOnlyPathWhatThePreviousKernelMayWrite) {
   const auto text = [](std::string_view before) {
-    return emit_cuda(kernel_of(fmt::format(R"(
+    return emit_cuda(parsed(fmt::format(R"(
 kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {{
   param %p0 n : i64
   buffer %b0 x : f32 global read align 16
@@ -192,7 +100,7 @@ kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {{
   %r0[0, 0] = load %b0[thread_index] width 1
   store %b1[thread_index] = %r0[0, 0] width 1
 }})",
-                                           before)));
+                                        before)));
   };
   EXPECT_THAT(text(""), HasSubstr("v = load_global(x"));
   const std::string early = text("wait_for_previous");
@@ -202,7 +110,7 @@ kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {{
 }
 
 TEST(CudaEmitterTest, WritesEveryKindOfBarrier) {
-  const std::string text = emit_cuda(kernel_of(R"(
+  const std::string text = emit_cuda(parsed(R"(
 kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {
   param %p0 n : i64
   warp_barrier
@@ -215,7 +123,7 @@ kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {
 
 /// The compiler would unroll others again, and take registers that the schedule has not counted.
 TEST(CudaEmitterTest, LoopsAreUnrolledWhereTheKernelSaysAndNowhereElse) {
-  const std::string text = emit_cuda(kernel_of(R"(
+  const std::string text = emit_cuda(parsed(R"(
 kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {
   param %p0 n : i64
   buffer %b0 x : i32 global write align 16
@@ -232,7 +140,7 @@ kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {
 }
 
 TEST(CudaEmitterTest, ReadsThemWithTheirHints) {
-  const std::string text = emit_cuda(kernel_of(R"(
+  const std::string text = emit_cuda(parsed(R"(
 kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {
   param %p0 n : i64
   buffer %b0 x : f32 global readwrite align 16
@@ -245,12 +153,12 @@ kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {
 
 TEST(CudaEmitterTest, UsesDynamicSharedMemoryBeyondTheStaticLimit) {
   const auto text = [](int64_t count) {
-    return emit_cuda(kernel_of(fmt::format(R"(
+    return emit_cuda(parsed(fmt::format(R"(
 kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {{
   param %p0 n : i64
   buffer %b0 s : bf16 shared readwrite align 16 count {} offset 0
 }})",
-                                           count)));
+                                        count)));
   };
   EXPECT_THAT(text(24 * 1024), HasSubstr("unsigned char shared_memory[49152];"));
   EXPECT_THAT(text(24 * 1024 + 8), HasSubstr("extern __shared__ __align__(16) unsigned char "
@@ -258,7 +166,7 @@ kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {{
 }
 
 TEST(CudaEmitterTest, WritesClusters) {
-  const kir::Kernel kernel = run_kernel_passes(kernel_of(kClusterKernel), {.verify = true});
+  const kir::Kernel kernel = run_kernel_passes(parsed(kClusterKernel), {.verify = true});
   const std::string text = emit_cuda(kernel);
   EXPECT_THAT(text, HasSubstr("#include \"cluster.cuh\""));
   EXPECT_THAT(text,
@@ -277,7 +185,7 @@ TEST(CudaEmitterTest, WritesClusters) {
 TEST(CudaEmitterTest, BlocksOfAClusterLoadBeforeTheySynchronise) {
   std::string text(kClusterKernel);
   text.replace(text.find("cluster_barrier"), 15, "cluster_arrive barrier cluster_wait");
-  const std::string cuda = emit_cuda(run_kernel_passes(kernel_of(text), {.verify = true}));
+  const std::string cuda = emit_cuda(run_kernel_passes(parsed(text), {.verify = true}));
   EXPECT_THAT(cuda, HasSubstr("#include \"cluster.cuh\""));
   EXPECT_LT(cuda.find("  cluster_arrive();"), cuda.find("  cluster_wait();"));
   // The arrival is relaxed: what it orders is released before it.
@@ -286,7 +194,7 @@ TEST(CudaEmitterTest, BlocksOfAClusterLoadBeforeTheySynchronise) {
 
 TEST(CudaEmitterTest, WritesMbarriersAndBulkCopies) {
   const std::string text =
-      emit_cuda(run_kernel_passes(kernel_of(kSpecialisedKernel), {.verify = true}));
+      emit_cuda(run_kernel_passes(parsed(kSpecialisedKernel), {.verify = true}));
   EXPECT_THAT(text, HasSubstr("#include \"mbarrier.cuh\"\n#include \"vector.cuh\"\n"));
   EXPECT_THAT(text, HasSubstr(R"(
   Mbarrier* const full = reinterpret_cast<Mbarrier*>(shared_memory + 6176);  // 3
@@ -313,7 +221,7 @@ TEST(CudaEmitterTest, WritesMbarriersAndBulkCopies) {
 }
 
 TEST(CudaEmitterTest, EmbedsEveryHeaderThatAKernelCanInclude) {
-  const std::string text = emit_cuda(kernel_of(R"(
+  const std::string text = emit_cuda(parsed(R"(
 kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {
   param %p0 n : i64
   buffer %b0 x : f32 global read align 16
@@ -331,27 +239,27 @@ kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {
     if (text.find(fmt::format("#include \"{}\"", header.name)) != std::string::npos) ++included;
   }
   EXPECT_EQ(included, 4U) << text;
-  EXPECT_THAT(emit_cuda(kernel_of(
+  EXPECT_THAT(emit_cuda(parsed(
                   "kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) { param %p0 n : i64 }")),
               Not(HasSubstr("#include")));
 }
 
 TEST(CudaEmitterTest, NoCommentEatsTheNextLine) {
-  const std::string text = emit_cuda(
-      kernel_of("kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) { param %p0 n : i64\n"
-                "// two\\x0alines \\\\\nbarrier }"));
+  const std::string text =
+      emit_cuda(parsed("kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) { param %p0 n : i64\n"
+                       "// two\\x0alines \\\\\nbarrier }"));
   EXPECT_THAT(text, HasSubstr("  // two\n  // lines \\.\n  __syncthreads();\n"));
 }
 
 TEST(CudaEmitterTest, RefusesAReductionThatIsNotLowered) {
-  const kir::Kernel kernel = kernel_of(
+  const kir::Kernel kernel = parsed(
       "kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) { param %p0 n : i64\n"
       "let %r0 x : f32 = 0x1p+0 all_reduce r threads 32 sum(%r0) }");
   EXPECT_THROW(emit_cuda(kernel), SinterException);
 }
 
 TEST(CudaEmitterTest, DescribesTheLaunch) {
-  const kir::Kernel kernel = kernel_of(R"(
+  const kir::Kernel kernel = parsed(R"(
 kernel @k threads 64 min_blocks 3 grid ceil(%p1 / 8) {
   param %p0 columns : i32
   param %p1 rows : i64
@@ -373,20 +281,6 @@ kernel @k threads 64 min_blocks 3 grid ceil(%p1 / 8) {
                               .shared_bytes = 80000,
                               .dynamic_shared = true};
   EXPECT_EQ(source, expected);
-}
-
-TEST(CudaNamesTest, MakesFreshIdentifiers) {
-  CudaNames names;
-  EXPECT_EQ(names.take("x"), "x");
-  EXPECT_EQ(names.take("x"), "x_2");
-  EXPECT_EQ(names.take("class"), "v_class");
-  EXPECT_EQ(names.take("threadIdx"), "v_threadIdx");
-  EXPECT_EQ(names.take("load_global"), "v_load_global");
-  EXPECT_EQ(names.take("sinter_exp"), "v_sinter_exp");
-  EXPECT_EQ(names.take("__a--b__"), "a_b");
-  EXPECT_EQ(names.take("1st"), "v1st");
-  EXPECT_EQ(names.take("\xc3\xa9"), "v");
-  EXPECT_EQ(names.take(""), "v_2");
 }
 
 }  // namespace sinter::cuda_emitter_test
