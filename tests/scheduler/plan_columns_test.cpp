@@ -1,5 +1,5 @@
 // Plans of column reductions and of gradients, which reduce rows and columns. The tests are of
-// suite PlanTest, as those of plan_test.cpp.
+// suite PlanTest, as those of planner_test.cpp.
 
 #include <gmock/gmock.h>
 

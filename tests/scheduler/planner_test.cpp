@@ -1,4 +1,4 @@
-#include "scheduler/plan/plan.h"
+#include "scheduler/planning/planner.h"
 
 #include <gmock/gmock.h>
 
@@ -8,8 +8,8 @@
 
 #include "fusion_ir/printer.h"
 #include "scheduler/cost/cost_model.h"
+#include "scheduler/plan/plan.h"
 #include "scheduler/plan/plan_options.h"
-#include "scheduler/planning/planner.h"
 #include "scheduler/report/sweep.h"
 #include "scheduler/schedule/row_schedule.h"
 #include "scheduler/segmentation/offers.h"
@@ -17,7 +17,7 @@
 #include "tests/support/canned_fusions.h"
 #include "tests/support/plan_matchers.h"
 
-namespace sinter::plan_test {
+namespace sinter::planner_test {
 
 using testing::AllOf;
 using testing::Ge;
@@ -352,4 +352,4 @@ TEST(PlanTest, AFamilyFromOutsideWithoutParametersNeedNotSaySo) {
   EXPECT_EQ(parse_schedule(print(chosen)).value(), chosen);
 }
 
-}  // namespace sinter::plan_test
+}  // namespace sinter::planner_test

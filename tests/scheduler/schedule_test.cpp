@@ -1,3 +1,5 @@
+#include "scheduler/schedule/schedule.h"
+
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
@@ -5,9 +7,8 @@
 #include <set>
 
 #include "scheduler/analysis/kept_value.h"
-#include "scheduler/schedule/schedule.h"
 
-namespace sinter::schedule_text_test {
+namespace sinter::schedule_test {
 
 using testing::HasSubstr;
 
@@ -247,4 +248,4 @@ TEST(ScheduleTextTest, ErrorsNamePositionAndToken) {
   EXPECT_THAT(message_of("schedule \x01 {"), HasSubstr("\\x01"));
 }
 
-}  // namespace sinter::schedule_text_test
+}  // namespace sinter::schedule_test
