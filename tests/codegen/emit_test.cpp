@@ -15,10 +15,8 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
-Schedule schedule_of(std::string_view text) { return parse_schedule(text).value(); }
-
-const Schedule kRows =
-    schedule_of("schedule looped { threads_per_row 64 rows_per_block 2 vector_width 4 unroll 2 }");
+const Schedule kRows = parsed_schedule(
+    "schedule looped { threads_per_row 64 rows_per_block 2 vector_width 4 unroll 2 }");
 
 TEST(EmitTest, EveryBuiltInFamilyLowers) {
   const FamilySet families = builtin_families();

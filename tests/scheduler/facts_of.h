@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fusion_ir/parser.h"
 #include "fusion_ir/pipeline.h"
 #include "scheduler/analysis/segment_facts.h"
 #include "scheduler/families/schedule_verifier.h"
@@ -18,6 +19,22 @@ inline SegmentFacts facts_of(const Fusion& fusion, const ExtentValues& extents =
   auto facts = analyse(simplify(specialize(fusion, *binding)));
   if (!facts) throw_error({.kind = ErrorKind::kUnsupported, .message = text_of(facts.error())});
   return std::move(*facts);
+}
+
+/// A fusion of .fir text.
+inline Fusion parsed_fusion(std::string_view fir) {
+  auto fusion = parse_fusion(fir);
+  if (!fusion) throw_error(fusion.error());
+  return std::move(*fusion);
+}
+
+inline SegmentFacts facts_of(std::string_view fir) { return facts_of(parsed_fusion(fir)); }
+
+/// A schedule of .sched text.
+inline Schedule parsed_schedule(std::string_view sched) {
+  auto schedule = parse_schedule(sched);
+  if (!schedule) throw_error(schedule.error());
+  return std::move(*schedule);
 }
 
 /// Extents of a canned fusion of rows and columns.
