@@ -1,11 +1,8 @@
-// Tiles of two dimensions: which segments take them, what passes through shared memory, and how
-// their threads walk them.
+// Tiles of two dimensions: which segments take them, and what is refused.
 
 #include "scheduler/families/transpose.h"
 
 #include <gmock/gmock.h>
-
-#include <set>
 
 #include "scheduler/schedule/family_names.h"
 #include "scheduler/schedule/tile_space.h"
@@ -16,7 +13,6 @@ namespace sinter::transpose_test {
 
 using testing::AllOf;
 using testing::Contains;
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -29,115 +25,6 @@ Schedule tile_of_64() {
           .rows_per_block = 16,
           .vector_width = 4,
           .unroll = 4};
-}
-
-TEST(TileAxes, AreTheTwoThatTensorsAreFastestAlong) {
-  EXPECT_EQ(tile_axes(canned_facts("transpose_2d", 64, 96)), (TileAxes{.along = 1, .across = 0}));
-  EXPECT_EQ(tile_axes(canned_facts("copy", 64, 96)), std::nullopt);
-  const SegmentFacts facts = facts_of(find_canned_fusion("permute_reversed")->build(),
-                                      {{"batch", 3}, {"heads", 4}, {"rows", 5}, {"cols", 6}});
-  EXPECT_EQ(tile_axes(facts), (TileAxes{.along = 3, .across = 0}));
-}
-
-TEST(TileAxes, LeaveMostBytesWhereTheyAre) {
-  // f32 is read along the columns, bf16 stored along the rows: the latter passes through.
-  const SegmentFacts facts = canned_facts("transpose_cast", 64, 96);
-  const TileAxes axes = *tile_axes(facts);
-  const std::vector<StagedTensor> staged = staged_tensors(facts, axes, tile_of_64());
-  ASSERT_EQ(staged.size(), 1U);
-  EXPECT_TRUE(staged.front().is_output);
-}
-
-TEST(TileAxes, OneVectorAlongAnotherDimensionIsNoReason) {
-  // A vector over the rows is fastest along them, and no tile makes it faster.
-  EXPECT_EQ(tile_axes(canned_facts("bias_gelu", 64, 96)), std::nullopt);
-}
-
-TEST(WalkedAlong, KeepsWhatVaries) {
-  const SegmentFacts facts = canned_facts("transpose_cast", 64, 96);
-  const TileAxes axes = *tile_axes(facts);
-  const SegmentFacts along = walked_along(facts, axes.along);
-  EXPECT_EQ(along.space.row_dimensions, 1U);
-  EXPECT_EQ(along.space.columns, facts.space.dimensions[axes.along].size);
-  const ValueId bias = named_value(along.fusion, "bias");
-  const auto read = std::ranges::find(along.space.inputs, bias, &TensorAccess::tensor);
-  ASSERT_NE(read, along.space.inputs.end());
-  EXPECT_EQ(along.space.dependence[read->value], (Dependence{.rows = false, .columns = true}));
-  EXPECT_EQ(walked_along(along, along.space.dimensions.size() - 1).space, along.space);
-}
-
-/// Elements of a tile that a walk reaches, once each.
-std::multiset<std::pair<int64_t, int64_t>> reached(const TileWalk& walk) {
-  std::multiset<std::pair<int64_t, int64_t>> out;
-  for (int64_t thread = 0; thread < walk.threads; ++thread) {
-    for (int64_t turn = 0; turn < walk.vectors_per_thread(); ++turn) {
-      const int64_t vector = thread + turn * walk.threads;
-      const int64_t lane = vector % walk.lanes;
-      const int64_t line = vector / walk.lanes % walk.slow;
-      const int64_t chunk = vector / (walk.lanes * walk.slow);
-      out.emplace(line, (chunk * walk.lanes + lane) * walk.width);
-    }
-  }
-  return out;
-}
-
-TEST(TileWalk, ReachesEveryVectorOnce) {
-  const SegmentFacts facts = canned_facts("transpose_2d", 256, 256);
-  const TileAxes axes = *tile_axes(facts);
-  for (const int64_t across : {2, 4, 16, 32}) {
-    for (const int64_t width : {1, 4, 8}) {
-      Schedule schedule = tile_of_64();
-      schedule.rows_per_block = across;
-      schedule.vector_width = width;
-      const TileShape shape = tile_shape(schedule);
-      std::vector<TileWalk> walks = {walk_along(schedule, 2)};
-      for (const StagedTensor& staged : staged_tensors(facts, axes, schedule))
-        walks.push_back(staged.walk);
-      for (const TileWalk& walk : walks) {
-        const auto found = reached(walk);
-        EXPECT_EQ(std::ssize(found), shape.along * shape.across / walk.width);
-        EXPECT_EQ(std::set(found.begin(), found.end()).size(), found.size());
-      }
-    }
-  }
-}
-
-/// Most words of one bank that a warp touches, of those with the same element of their vectors.
-int64_t wavefronts_of_bank(const StagedTensor& staged, const TileWalk& walk, bool vectors_are_lines,
-                           int64_t bytes) {
-  std::map<int64_t, std::set<int64_t>> words;
-  for (int64_t thread = 0; thread < 32; ++thread) {
-    const int64_t fast = thread % walk.lanes * walk.width;
-    const int64_t slow = thread / walk.lanes;
-    const int64_t element =
-        vectors_are_lines ? slow * staged.pitch + fast : fast * staged.pitch + slow;
-    for (int64_t byte = element * bytes; byte < (element + 1) * bytes; byte += 4)
-      words[byte / 4 % 32].insert(byte / 4);
-  }
-  size_t most = 0;
-  for (const auto& [bank, different] : words) most = std::max(most, different.size());
-  return static_cast<int64_t>(most);
-}
-
-TEST(StagedTensor, HasNoConflictsInEitherOrder) {
-  for (const auto& [name, bytes] : {std::pair("transpose_2d", 2), {"add_transposed", 4}}) {
-    const SegmentFacts facts = canned_facts(name, 256, 256);
-    const TileAxes axes = *tile_axes(facts);
-    for (const int64_t width : {1, 2, 4, 8}) {
-      Schedule schedule = tile_of_64();
-      schedule.vector_width = width;
-      schedule.threads_per_row = 128 / width;
-      schedule.rows_per_block = 2 * width;
-      schedule.unroll = 32 / width;
-      for (const StagedTensor& staged : staged_tensors(facts, axes, schedule)) {
-        const int64_t element = bytes_of(facts.fusion.values[staged.value].type);
-        EXPECT_EQ(wavefronts_of_bank(staged, walk_along(schedule, element), true, element), 1)
-            << name << " " << width;
-        EXPECT_EQ(wavefronts_of_bank(staged, staged.walk, false, element), 1)
-            << name << " " << width;
-      }
-    }
-  }
 }
 
 TEST(Transpose, IsPlannedWhereOrdersMeet) {
