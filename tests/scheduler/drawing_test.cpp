@@ -6,171 +6,19 @@
 #include <regex>
 #include <set>
 
-#include "fusion_ir/composites.h"
 #include "fusion_ir/fusion_builder.h"
-#include "scheduler/plan/tensor_slots.h"
 #include "scheduler/planning/planner.h"
 #include "scheduler/report/step_graph.h"
 #include "scheduler/report/text_table.h"
+#include "tests/scheduler/drawn_plans.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/h200.h"
-#include "tests/support/random_graph.h"
 
 namespace sinter::drawing_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-Plan planned(const Fusion& fusion) { return plan(fusion, {}, kLimits).value(); }
-
-/// A kernel, a call, and a kernel that reads both of their results.
-Plan small_plan() {
-  FusionBuilder b("small");
-  const ValueId x = b.input(DType::kF32, {64, 1024}, "x");
-  const ValueId h = b.named(b.exp(x), "h");
-  const ValueId called = b.external("matmul", {h}, {{DType::kF32, {64, 1024}}}, {"m"})[0];
-  b.output(b.add(h, called), "y");
-  return planned(b.build());
-}
-
-/// Layers of a transformer between calls.
-Plan transformer(int layers) {
-  constexpr int64_t kTokens = 8192;
-  constexpr int64_t kHidden = 4096;
-  constexpr int64_t kFfn = 14336;
-  FusionBuilder b("transformer");
-  const auto matmul = [&](ValueId x, int64_t columns, const std::string& name) {
-    const int64_t rows = kHidden == columns || columns == kFfn ? kHidden : kFfn;
-    const ValueId weight = b.input(DType::kBF16, {columns, rows}, name + "_weight");
-    return b.external("matmul_nt", {x, weight}, {{DType::kBF16, {kTokens, columns}}}, {name})[0];
-  };
-  const auto sum = [&](ValueId x, ValueId y, const std::string& name) {
-    return b.named(b.cast(b.add(b.cast(x, DType::kF32), b.cast(y, DType::kF32)), DType::kBF16),
-                   name);
-  };
-  ValueId x = b.input(DType::kBF16, {kTokens, kHidden}, "x");
-  for (int i = 0; i < layers; ++i) {
-    const auto named = [&](const char* name) { return fmt::format("{}.{}", name, i); };
-    const auto norm = [&](ValueId of, const char* name) {
-      const ValueId weight = b.input(DType::kBF16, {kHidden}, named(name) + "_weight");
-      return b.named(rms_norm(b, of, {.output = DType::kBF16, .weight = weight}).y, named(name));
-    };
-    const ValueId attention_in = norm(x, "attention_norm");
-    const ValueId q = matmul(attention_in, kHidden, named("q"));
-    const ValueId k = matmul(attention_in, kHidden, named("k"));
-    const ValueId v = matmul(attention_in, kHidden, named("v"));
-    const ValueId o =
-        b.external("attention", {q, k, v}, {{DType::kBF16, {kTokens, kHidden}}}, {named("o")})[0];
-    const ValueId h = sum(x, matmul(o, kHidden, named("attention")), named("h"));
-    const ValueId mlp_in = norm(h, "mlp_norm");
-    const ValueId gate = b.cast(matmul(mlp_in, kFfn, named("gate")), DType::kF32);
-    const ValueId up = b.cast(matmul(mlp_in, kFfn, named("up")), DType::kF32);
-    const ValueId act = b.named(b.cast(b.mul(silu(b, gate), up), DType::kBF16), named("act"));
-    const ValueId weight = b.input(DType::kBF16, {kHidden, kFfn}, named("down") + "_weight");
-    const ValueId down = b.external("matmul_nt", {act, weight},
-                                    {{DType::kBF16, {kTokens, kHidden}}}, {named("down")})[0];
-    x = sum(h, down, named("y"));
-  }
-  b.output(x, "y");
-  return planned(b.build());
-}
-
-Plan odd_names() {
-  FusionBuilder b("a \"graph\" <&> \\ \xFF");
-  const ValueId x = b.input(DType::kF32, {64, 64}, "x \"<script>\" & \\n\n\x01");
-  const std::string name = "f\\\"<g>&";
-  b.output(b.neg(b.external(name, {b.exp(x)}, {{DType::kF32, {64, 64}}}, {"\xC3\xA4 \xC0"})[0]),
-           std::string(1000, '"'));
-  return planned(b.build());
-}
-
-Plan hundreds_of_steps() { return transformer(20); }
-
-std::vector<Plan> some_plans() {
-  std::vector<Plan> out;
-  for (const char* name : {"rms_norm", "layer_norm_backward", "two_independent_chains"}) {
-    const CannedFusion& canned = *find_canned_fusion(name);
-    out.push_back(plan(canned.build(), canned.large, kLimits).value());
-  }
-  out.push_back(small_plan());
-  out.push_back(transformer(3));
-  out.push_back(odd_names());
-  for (uint64_t seed = 0; seed < 6; ++seed)
-    out.push_back(planned(random_graph(seed, {.ops = 60, .calls = true})));
-  return out;
-}
-
-// ---- What passes between steps
-
-TEST(StepGraphTest, EveryTensorOfThePlanIsWrittenOnceAndRead) {
-  for (const Plan& plan : some_plans()) {
-    SCOPED_TRACE(plan.fusion.name);
-    const StepGraph graph = step_graph(plan);
-    EXPECT_EQ(graph.steps, plan.steps());
-    size_t in_workspace = 0;
-    for (const PassedTensor& tensor : graph.tensors) {
-      EXPECT_EQ(tensor.is_input, tensor.writers.empty());
-      for (const StepId reader : tensor.readers) {
-        EXPECT_TRUE(graph.steps.contains(reader));
-        for (const StepId writer : tensor.writers) EXPECT_LT(writer, reader);
-      }
-      if (tensor.is_input || tensor.is_output) continue;
-      ++in_workspace;
-      const auto stored = std::ranges::count_if(plan.workspace, [&](const WorkspaceTensor& other) {
-        return other.value == tensor.value && other.bytes == tensor.bytes && !other.own();
-      });
-      EXPECT_GE(stored, 1);
-    }
-    EXPECT_EQ(in_workspace, static_cast<size_t>(std::ranges::count_if(
-                                plan.workspace, [](const auto& other) { return !other.own(); })));
-  }
-}
-
-TEST(StepGraphTest, WhatIsJoinedHasAllWhoWriteAPartOfIt) {
-  FusionBuilder b("joined");
-  const ValueId x = b.input(DType::kF32, {64, 128}, "x");
-  const ValueId first = b.sum(b.exp(x), {1});
-  const ValueId made = b.external("f", {first}, {{DType::kF32, {64}}})[0];
-  const ValueId twice = b.broadcast_over(made, x, {-1});
-  b.output(b.concatenate({b.exp(x), b.mul(x, twice)}, 1), "y");
-  const Plan joined = plan(b.build(), {}, kLimits).value();
-  const StepGraph graph = step_graph(joined);
-  const auto y = std::ranges::find_if(graph.tensors, &PassedTensor::is_output);
-  ASSERT_NE(y, graph.tensors.end());
-  EXPECT_GE(y->writers.size(), 1U);
-  for (const StepId step : graph.steps.ids()) {
-    const auto* id = std::get_if<KernelId>(&graph.steps[step]);
-    if (id == nullptr) continue;
-    const auto& outputs = joined.kernels[*id].facts.fusion.outputs;
-    const bool writes = std::ranges::any_of(outputs, [&](ValueId output) {
-      return tensor_of(joined, joined.kernels[*id].in_plan.at(output)) == y->value;
-    });
-    EXPECT_EQ(std::ranges::count(y->writers, step), writes ? 1 : 0) << fmt::format("{}", *id);
-  }
-}
-
-TEST(StepGraphTest, PartialResultsPassFromAKernelToTheOneThatFinishesThem) {
-  const CannedFusion& canned = *find_canned_fusion("layer_norm_backward");
-  const Plan gradient = plan(canned.build(), {{"rows", 8192}, {"cols", 4096}}, kLimits).value();
-  ASSERT_EQ(gradient.kernels.size(), 2U);
-  size_t partials = 0;
-  for (const PassedTensor& tensor : step_graph(gradient).tensors) {
-    if (tensor.holds != PassedTensor::Holds::kPartials) continue;
-    ++partials;
-    EXPECT_THAT(tensor.writers, testing::ElementsAre(StepId{0}));
-    EXPECT_THAT(tensor.readers, testing::ElementsAre(StepId{1}));
-    EXPECT_THAT(name_of(gradient, tensor), testing::StartsWith("partials of "));
-  }
-  EXPECT_EQ(partials, 2U) << "of both weights' gradients";
-}
-
-TEST(StepGraphTest, NamesOpsWithTheirCount) {
-  EXPECT_EQ(ops_text(small_plan().kernels.front()), "exp");
-  const CannedFusion& canned = *find_canned_fusion("rms_norm");
-  EXPECT_EQ(ops_text(plan(canned.build(), canned.large, kLimits)->kernels.front()),
-            "add, cast x3, mul x4, reduce.sum, rsqrt");
-}
 
 // ---- Graphviz
 
