@@ -2,19 +2,13 @@
 
 #include <gmock/gmock.h>
 
-#include <cmath>
-
 #include "fusion_ir/composites.h"
 #include "fusion_ir/fusion_builder.h"
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/analysis/stages.h"
-#include "scheduler/cost/cost_model.h"
-#include "scheduler/cost/read_priority.h"
 #include "scheduler/families/schedule_verifier.h"
-#include "scheduler/schedule/shared_memory.h"
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
-#include "tests/support/h200.h"
 
 namespace sinter::row_schedule_test {
 
@@ -234,21 +228,6 @@ TEST(RowScheduleTest, ChecksOfRowAccess) {
   EXPECT_EQ(shift_reference(misaligned)->value, misaligned.fusion.outputs[0]);
 }
 
-TEST(RowScheduleTest, SharedBytesAreKeptRowsAndExchanges) {
-  const SegmentFacts facts = canned_facts("rms_norm", {{"rows", 4}, {"cols", 1000}});
-  Schedule schedule{.threads_per_row = 128, .rows_per_block = 1, .vector_width = 8};
-  // One sum over 4 warps: 16 bytes.
-  EXPECT_EQ(row_shared_bytes(facts, schedule), 16);
-  schedule.threads_per_row = 32;
-  schedule.rows_per_block = 4;
-  EXPECT_EQ(row_shared_bytes(facts, schedule), 0) << "a warp exchanges by shuffles";
-  schedule.kept = {{facts.kept.front(), Residency::kShared}};
-  // 4 batches of 32 x 8 elements of 2 bytes, for each of 4 rows.
-  EXPECT_EQ(row_shared_bytes(facts, schedule), 4 * 4 * 32 * 8 * 2);
-  schedule.kept.front().residency = Residency::kRegister;
-  EXPECT_EQ(row_shared_bytes(facts, schedule), 0);
-}
-
 TEST(RowScheduleTest, ExchangesCarryTuples) {
   const auto types = [](std::string_view name) -> decltype(exchange_types({}, {})) {
     const SegmentFacts facts = canned_facts(name, {{"rows", 4}, {"cols", 64}});
@@ -309,34 +288,6 @@ TEST(RowScheduleTest, RunsOfChunksAreTheSpansInOrder) {
       EXPECT_EQ(chunks, chunk_count(facts, schedule)) << columns << " columns, unroll " << unroll;
     }
   }
-}
-
-TEST(RowScheduleTest, ReadsLeaveL2LastWhereItHasNoRoomForAsManyWrites) {
-  DeviceLimits limits = *find_device("H200");
-  const SegmentFacts facts = canned_facts("copy", {{"rows", 64}, {"cols", 1024}});
-  const double room = static_cast<double>(facts.bytes_read + facts.bytes_written);
-  limits.l2_bytes = static_cast<int64_t>(std::ceil(room / kConstants.l2_room_share));
-  EXPECT_EQ(read_priority(facts, limits), ReadPriority::kNormal) << "the next kernel finds them";
-  limits.l2_bytes -= 1;
-  EXPECT_EQ(read_priority(facts, limits), ReadPriority::kEvictLast);
-  EXPECT_EQ(read_priority(facts, limits, true), ReadPriority::kLastUse);
-}
-
-TEST(RowScheduleTest, ReadsOfAReductionLeaveL2FirstUnlessTheyAreManyOrComeAgain) {
-  const DeviceLimits h200 = *find_device("H200");
-  const auto facts = [](int64_t rows) {
-    return canned_facts("bias_gradient", {{"rows", rows}, {"cols", 4096}});
-  };
-  EXPECT_EQ(read_priority(facts(4096), h200), ReadPriority::kEvictFirst) << "32 MB, within L2";
-  EXPECT_EQ(read_priority(facts(4096), h200, true), ReadPriority::kNormal)
-      << "a few bytes written are no reason to leave lines behind";
-  EXPECT_EQ(read_priority(facts(512), h200), ReadPriority::kNormal)
-      << "too little to push much out";
-  EXPECT_EQ(read_priority(facts(8192), h200), ReadPriority::kEvictFirst);
-  EXPECT_EQ(read_priority(facts(36864), h200), ReadPriority::kEvictFirst) << "302 MB";
-  EXPECT_EQ(read_priority(facts(65536), h200, true), ReadPriority::kNormal);
-  EXPECT_EQ(read_priority(facts(65536), h200), ReadPriority::kNormal)
-      << "537 MB; leaving last would only push out what was written before";
 }
 
 }  // namespace sinter::row_schedule_test
