@@ -9,7 +9,6 @@
 #include "fusion_ir/fusion_builder.h"
 #include "scheduler/analysis/stages.h"
 #include "scheduler/cost/row_estimate.h"
-#include "scheduler/cost/two_pass_work.h"
 #include "scheduler/families/looped.h"
 #include "scheduler/families/schedule_verifier.h"
 #include "scheduler/plan/plan.h"
@@ -48,16 +47,6 @@ class TwoPassTest : public testing::Test {
     change(schedule);
     return reasons(schedule);
   }
-  /// Work of the legal schedule with so many rows a tile.
-  [[nodiscard]] WorkEstimate work_of(const SegmentFacts& facts, int64_t rows,
-                                     const CostConstants& constants = kConstants) const {
-    Schedule schedule = legal_;
-    std::get<LoopedParameters>(schedule.parameters).rows_per_tile = rows;
-    const ResourceEstimate estimate = estimate_looped(facts, schedule, limits_).value();
-    DeviceLimits limits = limits_;
-    limits.cost = constants;
-    return estimate_two_pass_work(facts, schedule, distribute_two_pass(facts), estimate, limits);
-  }
 
   const DeviceLimits limits_ = *find_device("H200");
   const SegmentFacts facts_ = canned_facts("layer_norm_backward", 8192, 32768);
@@ -92,20 +81,6 @@ TEST_F(TwoPassTest, RowsAreReducedFirstAndGoneThroughAgain) {
   for (const ValueId value : list.tile_row_values) EXPECT_FALSE(facts_.is_tile(value));
   EXPECT_TRUE(std::ranges::is_sorted(list.tile_row_values));
   EXPECT_EQ(stages_of(facts_, legal_), list);
-}
-
-/// Blocks that only leave totals of their rows pause at the end of each.
-TEST_F(TwoPassTest, BlocksThatStayPayForTheEndsOfRows) {
-  CostConstants free = kConstants;
-  free.staying_share = 0.0;
-  const SegmentFacts totals = canned_facts("row_and_total_loss", 8192, 2048);
-  const WorkEstimate work = work_of(totals, 1);
-  const double memory_us =
-      memory_time(limits_, work.bytes_read, work.bytes_written, work.read_priority);
-  EXPECT_NEAR(work.uneven_us - work_of(totals, 1, free).uneven_us,
-              kConstants.staying_share * memory_us, 1e-9);
-  EXPECT_EQ(work_of(facts_, 10).uneven_us, work_of(facts_, 10, free).uneven_us)
-      << "rows that are gone through again";
 }
 
 TEST_F(TwoPassTest, WithoutInnerReductionsNothingWaits) {
@@ -200,68 +175,6 @@ TEST_F(TwoPassTest, SegmentsWithoutReductionsOverRowsRefuseThem) {
 TEST_F(TwoPassTest, TuplesAreRefusedAsPartialResults) {
   EXPECT_THAT(plan_canned("batch_norm_statistics", matrix(64, 256), "H200"),
               RejectedBy("looped", HasSubstr("single values, not tuples")));
-}
-
-// 256 blocks with rows of 128 KiB: half of the L2 holds less than one each. Of rows of 8 KiB it
-// holds thirteen, beside the accumulators that wait in it: three tiles.
-TEST_F(TwoPassTest, LengthsAreWhatL2AndSharedMemoryHold) {
-  const auto lengths = [&](int64_t cols, int64_t rows = 8192) {
-    const SegmentFacts facts = canned_facts("layer_norm_backward", rows, cols);
-    return tile_lengths(facts, legal_, distribute_two_pass(facts), limits_, 2);
-  };
-  EXPECT_THAT(lengths(32768), ElementsAre(1, 32));
-  EXPECT_THAT(lengths(2048), ElementsAre(11, 32));
-  EXPECT_THAT(lengths(256), ElementsAre(32));
-  EXPECT_THAT(lengths(32768, 200), ElementsAre(1));
-  // 2^20 rows are 4096 a block, 2^22 are 16384, of which shared memory has room for 7000.
-  EXPECT_THAT(lengths(32, 1 << 20), ElementsAre(820, 4096));
-  EXPECT_THAT(lengths(32, 1 << 22), ElementsAre(911, 5462));
-}
-
-TEST_F(TwoPassTest, RowsThatLeaveL2AreReadTwice) {
-  const SegmentFacts narrow = canned_facts("layer_norm_backward", 8192, 2048);
-  const auto once = static_cast<double>(narrow.bytes_read);
-  EXPECT_EQ(work_of(narrow, 4).bytes_read, once);
-  // x and dy again, of which half of L2 holds a part.
-  const double all = work_of(facts_, 32).bytes_read;
-  EXPECT_GT(all, 1.9 * static_cast<double>(facts_.bytes_read));
-  EXPECT_LT(all, 2.0 * static_cast<double>(facts_.bytes_read));
-}
-
-TEST_F(TwoPassTest, AccumulatorsMoveOnceATile) {
-  const double partials = 256.0 * 32768.0 * 2.0 * 4.0;
-  const WorkEstimate one = work_of(facts_, 32);
-  const WorkEstimate two = work_of(facts_, 16);
-  const WorkEstimate eight = work_of(facts_, 4);
-  EXPECT_EQ(one.partial_bytes, partials);
-  EXPECT_EQ(eight.partial_bytes, partials);
-  EXPECT_EQ(one.bytes_written, static_cast<double>(facts_.bytes_written) + partials);
-  EXPECT_DOUBLE_EQ(eight.l2_bytes, two.l2_bytes + 2.0 * 6.0 * partials) << "back and forth";
-  EXPECT_GT(eight.bytes_written, one.bytes_written) << "L2 holds no such rows beside them";
-  const SegmentFacts narrow = canned_facts("layer_norm_backward", 8192, 1024);
-  EXPECT_EQ(work_of(narrow, 4).bytes_written, work_of(narrow, 16).bytes_written) << "but these";
-}
-
-TEST_F(TwoPassTest, EveryConstantMatters) {
-  const auto cost = [&](const CostConstants& constants) {
-    const WorkEstimate work = work_of(facts_, 10, constants);
-    return work.block_latency_ns + work.free_latency_ns + work.issue_slots + work.end_ns;
-  };
-  for (double RowConstants::*member :
-       {&RowConstants::block_start_ns, &RowConstants::first_load_ns, &RowConstants::chunk_ns,
-        &RowConstants::cache_latency_ns, &RowConstants::block_exchange_ns,
-        &RowConstants::prologue_instructions}) {
-    CostConstants constants = kConstants;
-    constants.row.*member *= 2.0;
-    EXPECT_GT(cost(constants), cost(kConstants));
-  }
-  for (double CostConstants::*member :
-       {&CostConstants::memory_wait_ns, &CostConstants::own_issue_share,
-        &CostConstants::instructions_per_access}) {
-    CostConstants constants = kConstants;
-    constants.*member *= 2.0;
-    EXPECT_GT(cost(constants), cost(kConstants));
-  }
 }
 
 // 2 inputs of a vector of 8 bf16, packed.
