@@ -3,14 +3,11 @@
 #include <gmock/gmock.h>
 
 #include <functional>
-#include <limits>
 
 #include "fusion_ir/composites.h"
 #include "fusion_ir/fusion_builder.h"
-#include "scheduler/families/interruption.h"
 #include "scheduler/plan/plan.h"
 #include "scheduler/planning/planner.h"
-#include "scheduler/report/sweep.h"
 
 namespace sinter::contraction_test {
 
@@ -182,57 +179,6 @@ TEST(Contraction, IsADecisionOfThePlanWithItsTime) {
   ASSERT_NE(decision, planned->decisions.end());
   EXPECT_THAT(decision->because, HasSubstr("256 x 192 x 64 (M x N x K)"));
   EXPECT_THAT(decision->because, HasSubstr("external"));
-}
-
-TEST(Interruption, KeepsThePlanThatItDoesNotEnd) {
-  const Fusion fusion = matmul(256, 192, 64);
-  size_t steps = 0;
-  const FamilySet told =
-      interruptible(scheduling_families(), {.progress = [&](const Progress& progress) {
-                      EXPECT_EQ(progress.steps, steps++);
-                      EXPECT_FALSE(progress.family.empty());
-                      return true;
-                    }});
-  const auto with = plan(fusion, {}, *find_device("H200"), {.families = told});
-  const auto without = plan(fusion, {}, *find_device("H200"));
-  ASSERT_TRUE(with && without);
-  EXPECT_GT(steps, 0U);
-  EXPECT_EQ(with->decisions, without->decisions);
-  EXPECT_EQ(with->kernels.front().candidates, without->kernels.front().candidates);
-}
-
-TEST(Interruption, EndsWithATypedError) {
-  const Fusion fusion = matmul(256, 192, 64);
-  const FamilySet late =
-      interruptible(scheduling_families(), {.deadline = std::chrono::steady_clock::now()});
-  const auto planned = plan(fusion, {}, *find_device("H200"), {.families = late});
-  ASSERT_FALSE(planned);
-  EXPECT_EQ(planned.error().kind, ErrorKind::kResourceExhausted);
-  EXPECT_THAT(planned.error().message, HasSubstr("time budget ended after 0"));
-  const FamilySet stopped =
-      interruptible(scheduling_families(), {.progress = [](const Progress&) { return false; }});
-  const auto cancelled = plan(fusion, {}, *find_device("H200"), {.families = stopped});
-  ASSERT_FALSE(cancelled);
-  EXPECT_EQ(cancelled.error().kind, ErrorKind::kCancelled);
-  EXPECT_THAT(cancelled.error().message, HasSubstr("the caller cancelled before"));
-}
-
-TEST(Interruption, AMapIsCancelledToo) {
-  const FamilySet stopped =
-      interruptible(scheduling_families(), {.progress = [](const Progress&) { return false; }});
-  FusionBuilder b("sums");
-  b.output(b.sum(b.input(DType::kF32, {b.symbol("n"), 64}), {1}));
-  const auto swept =
-      sweep(b.build(), {}, *find_device("H200"), {{"n", {1, 2}}}, {.families = stopped});
-  ASSERT_FALSE(swept);
-  EXPECT_EQ(swept.error().kind, ErrorKind::kCancelled);
-}
-
-TEST(Interruption, BudgetsAreSecondsThatAClockCanAdd) {
-  EXPECT_EQ(*deadline_in(0.0), std::nullopt);
-  EXPECT_GT(**deadline_in(1.0), std::chrono::steady_clock::now());
-  for (const double seconds : {-1.0, 1e300, std::numeric_limits<double>::quiet_NaN()})
-    EXPECT_EQ(deadline_in(seconds).error().kind, ErrorKind::kInvalidArgument);
 }
 
 }  // namespace sinter::contraction_test
