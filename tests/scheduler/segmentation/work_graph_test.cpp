@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <map>
 #include <vector>
 
 #include "fusion_ir/fusion_builder.h"
@@ -64,63 +63,6 @@ TEST(WorkGraphTest, OperandsOfExternalCallsLieInMemory) {
   EXPECT_THAT(graph.nodes()[1].producers, ElementsAre(0));
   const NodeId turning = 0;
   EXPECT_THAT(graph.extract(std::span(&turning, 1)).fusion.outputs, SizeIs(1));
-}
-
-// Whatever the group: a sound graph that has all the group's results that others need.
-TEST(WorkGraphTest, GroupsAreGraphsOfTheirOwn) {
-  for (uint64_t seed = 0; seed < 40; ++seed) {
-    const Fusion fusion = random_graph(seed, {.ops = 20, .calls = true});
-    const WorkGraph graph(fusion, kLimits);
-    for (const auto views : {WorkGraph::LeafViews::kOps, WorkGraph::LeafViews::kInputs}) {
-      for (NodeId first = 0; first + 3 <= graph.size(); ++first) {
-        const std::vector<NodeId> group = {first, first + 1, first + 2};
-        const Subgraph made = graph.extract(group, views);
-        if (made.fusion.outputs.empty()) continue;
-        ASSERT_THAT(verify(made.fusion), IsEmpty()) << seed;
-        for (const ValueId output : made.fusion.outputs) {
-          const NodeId owner = graph.node_of(fusion.values[made.in_plan.at(output)].def);
-          EXPECT_THAT(group, testing::Contains(owner));
-        }
-      }
-    }
-  }
-}
-
-/// Runs of consecutive nodes that have no call among them.
-std::vector<std::vector<NodeId>> runs(const WorkGraph& graph, size_t most) {
-  std::vector<std::vector<NodeId>> out;
-  for (NodeId first = 0; first < graph.size(); ++first) {
-    std::vector<NodeId> group;
-    for (NodeId node = first; node < graph.size() && group.size() < most; ++node) {
-      if (graph.nodes()[node].is_external) break;
-      group.push_back(node);
-      out.push_back(group);
-    }
-  }
-  return out;
-}
-
-TEST(WorkGraphTest, StructuresAreEqualWhereGraphsAreButForConstants) {
-  std::map<uint64_t, uint64_t> graph_of;      // By structure.
-  std::map<uint64_t, uint64_t> structure_of;  // By hash of the graph.
-  size_t groups = 0;
-  for (uint64_t seed = 0; seed < 60; ++seed) {
-    const Fusion fusion = with_places_for_joins(
-        random_graph(seed, {.ops = 24, .joins = seed % 2 == 0, .calls = seed % 3 == 0}));
-    const WorkGraph graph(fusion, kLimits);
-    for (const std::vector<NodeId>& group : runs(graph, 4)) {
-      ++groups;
-      Fusion alone = graph.extract(group).fusion;
-      for (Op& op : alone.ops) {
-        if (std::holds_alternative<ConstantOp>(op.kind)) op.kind = ConstantOp{};
-      }
-      const uint64_t hash = structural_hash(alone);
-      const uint64_t structure = graph.structure_of(group);
-      EXPECT_EQ(graph_of.try_emplace(structure, hash).first->second, hash) << seed;
-      EXPECT_EQ(structure_of.try_emplace(hash, structure).first->second, structure) << seed;
-    }
-  }
-  EXPECT_LT(graph_of.size(), groups);  // Some are met again.
 }
 
 /// All parts of a concatenate, however deep, are found in what reads the whole.
