@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "runtime/check/host_execution.h"
 #include "scheduler/plan/plan_options.h"
 #include "scheduler/planning/planner.h"
+#include "tests/scheduler/facts_of.h"
 
 namespace sinter {
 
@@ -43,6 +45,10 @@ class ScheduledKernel {
       }
     }
   }
+
+  /// The same of .fir and .sched text.
+  ScheduledKernel(std::string_view fir, std::string_view sched)
+      : ScheduledKernel(parsed_fusion(fir), parsed_schedule(sched)) {}
 
   [[nodiscard]] const Plan& planned() const { return plan_; }
   [[nodiscard]] const SegmentFacts& facts() const { return plan_.kernels.front().facts; }
