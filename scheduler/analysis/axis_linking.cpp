@@ -1,6 +1,7 @@
 #include "scheduler/analysis/axis_linking.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "fusion_ir/match.h"
 
@@ -10,8 +11,7 @@ namespace {
 class AxisLinker {
  public:
   explicit AxisLinker(const Fusion& fusion)
-      : fusion_(fusion),
-        linked_{.axes = IdMap<ValueId, std::vector<AxisList>>(fusion.values.size())} {}
+      : fusion_(fusion), linked_{.axes = ValueAxes(fusion.values.size())} {}
 
   tl::expected<LinkedAxes, Rejection> run() {
     for (const OpId id : fusion_.op_ids()) {
@@ -33,32 +33,25 @@ class AxisLinker {
 
   std::optional<Rejection> link(const Op& op) {
     const ValueId result = op.results.front();
-    auto& out = linked_.axes[result];
-    const auto operand_axes = [&](size_t i) -> const std::vector<AxisList>& {
-      return linked_.axes[op.operands[i]];
-    };
     std::optional<Rejection> rejection;
     std::visit(overloaded{
-                   [&](const InputOp&) { out = fresh_axes(result); },
-                   [&](const IotaOp&) { out = fresh_axes(result); },
+                   [&](const InputOp&) { linked_.axes.set(result, fresh_axes(result)); },
+                   [&](const IotaOp&) { linked_.axes.set(result, fresh_axes(result)); },
                    [&](const ConstantOp&) {},
                    [&](const ExtentOp&) {},
                    [&](const PointwiseOp&) { rejection = link_pointwise(op); },
-                   [&](const CastOp&) { out = operand_axes(0); },
+                   [&](const CastOp&) { linked_.axes.share(result, op.operands[0]); },
                    [&](const BroadcastOp& broadcast) { link_broadcast(op, broadcast); },
                    [&](const ReduceOp&) { link_reduction(op); },
                    [&](const WelfordOp&) { link_reduction(op); },
                    [&](const LogSumExpOp&) { link_reduction(op); },
                    [&](const TupleReduceOp&) { link_reduction(op); },
                    [&](const TakeOp& take) { rejection = link_take(op, take); },
-                   [&](const PermuteOp& permute) {
-                     const auto& in = operand_axes(0);
-                     for (const int axis : permute.order)
-                       out.push_back(in[static_cast<size_t>(axis)]);
-                   },
+                   [&](const PermuteOp& permute) { link_permute(op, permute); },
                    [&](const ReshapeOp&) {
-                     out = fresh_axes(result);
-                     if (!linked_.classes.unify(concatenated(operand_axes(0)), concatenated(out))) {
+                     linked_.axes.set(result, fresh_axes(result));
+                     if (!linked_.classes.unify(concatenated(linked_.axes[op.operands[0]]),
+                                                concatenated(linked_.axes[result]))) {
                        rejection = reject_space(
                            "a reshape regroups axes whose sizes do not divide each other", result,
                            "split and merge whole axes, or end the fusion before the reshape");
@@ -85,11 +78,11 @@ class AxisLinker {
   }
 
   std::optional<Rejection> link_pointwise(const Op& op) {
-    auto& out = linked_.axes[op.results.front()];
-    out = linked_.axes[op.operands[0]];
+    const ValueId result = op.results.front();
+    linked_.axes.share(result, op.operands[0]);
     std::optional<Rejection> rejection;
     for (size_t i = 1; i < op.operands.size(); ++i) {
-      if (unify_all(out, linked_.axes[op.operands[i]])) continue;
+      if (unify_all(result, op.operands[i])) continue;
       rejection = reject_space("operands split one axis in ways that do not divide each other",
                                op.results.front(), "reshape both operands the same way");
     }
@@ -97,45 +90,62 @@ class AxisLinker {
   }
 
   std::optional<Rejection> link_take(const Op& op, const TakeOp& take) {
-    auto& out = linked_.axes[op.results.front()];
-    out = linked_.axes[op.operands[0]];
+    std::vector<AxisList> out = linked_.axes[op.operands[0]];
     out.erase(out.begin() + take.axis);
-    if (unify_all(out, linked_.axes[op.operands[1]])) return std::nullopt;
+    linked_.axes.set(op.results.front(), std::move(out));
+    if (unify_all(op.results.front(), op.operands[1])) return std::nullopt;
     return reject_space("a take's index splits an axis in ways that do not divide those of x",
                         op.results.front(), "reshape both operands the same way");
   }
 
   /// False if some of the axes of `a` and `b` do not divide each other evenly.
-  bool unify_all(const std::vector<AxisList>& a, const std::vector<AxisList>& b) {
+  bool unify_all(ValueId a, ValueId b) {
+    if (are_same(a, b))
+      return true;  // The classes of two lists that are the same stay as they are.
+    const std::vector<AxisList>& axes = linked_.axes[a];
+    const std::vector<AxisList>& others = linked_.axes[b];
     bool divides = true;
-    for (size_t axis = 0; axis < a.size(); ++axis)
-      divides &= linked_.classes.unify(a[axis], b[axis]);
+    for (size_t axis = 0; axis < axes.size(); ++axis)
+      divides &= linked_.classes.unify(axes[axis], others[axis]);
+    const auto resolve = [&](const AxisList& axis) { return linked_.classes.resolve(axis); };
+    if (std::ranges::equal(axes, others, {}, resolve, resolve)) linked_.axes.mark_same(a, b);
     return divides;
   }
 
+  [[nodiscard]] bool are_same(ValueId a, ValueId b) const {
+    return linked_.axes.representative(a) == linked_.axes.representative(b);
+  }
+
+  void link_permute(const Op& op, const PermuteOp& permute) {
+    const std::vector<AxisList>& in = linked_.axes[op.operands[0]];
+    std::vector<AxisList> out;
+    for (const int axis : permute.order) out.push_back(in[static_cast<size_t>(axis)]);
+    linked_.axes.set(op.results.front(), std::move(out));
+  }
+
   void link_broadcast(const Op& op, const BroadcastOp& broadcast) {
-    auto& out = linked_.axes[op.results.front()];
-    out = fresh_axes(op.results.front());
+    std::vector<AxisList> out = fresh_axes(op.results.front());
     const auto& in = linked_.axes[op.operands[0]];
     const Shape& in_shape = fusion_.values[op.operands[0]].shape;
     for (size_t i = 0; i < in.size(); ++i) {
       if (!in_shape[i].is_one()) out[static_cast<size_t>(broadcast.axes[i])] = in[i];
     }
+    linked_.axes.set(op.results.front(), std::move(out));
   }
 
   void link_slice(const Op& op) {
-    auto& out = linked_.axes[op.results.front()];
-    out = linked_.axes[op.operands[0]];
+    std::vector<AxisList> out = linked_.axes[op.operands[0]];
     for (size_t axis = 0; axis < out.size(); ++axis) {
       const Extent& extent = fusion_.values[op.results.front()].shape[axis];
       if (extent == fusion_.values[op.operands[0]].shape[axis]) continue;
       out[axis].clear();
       linked_.classes.add_fresh_axis(extent, out[axis]);
     }
+    linked_.axes.set(op.results.front(), std::move(out));
   }
 
   void link_reduction(const Op& op) {
-    const auto in = linked_.axes[op.operands[0]];
+    const std::vector<AxisList>& in = linked_.axes[op.operands[0]];
     const std::vector<int>& reduced = reduced_axes(op.kind);
     std::vector<AxisList> kept;
     for (size_t axis = 0; axis < in.size(); ++axis) {
@@ -145,7 +155,8 @@ class AxisLinker {
         linked_.reduced.emplace_back(op.results.front(), in[axis]);
       }
     }
-    for (const ValueId result : op.results) linked_.axes[result] = kept;
+    linked_.axes.set(op.results.front(), std::move(kept));
+    for (const ValueId result : op.results) linked_.axes.share(result, op.results.front());
   }
 
   /// Parts of the graph that share only their shape use the same loops: those of the first
@@ -165,16 +176,16 @@ class AxisLinker {
   }
 
   void join(ValueId a, ValueId b) {
+    if (are_same(a, b)) return;
     if (fusion_.values[a].shape != fusion_.values[b].shape || !may_join(a, b)) return;
-    for (size_t axis = 0; axis < linked_.axes[a].size(); ++axis)
-      linked_.classes.unify(linked_.axes[a][axis], linked_.axes[b][axis]);
+    unify_all(a, b);
   }
 
   /// A total of values whose axes are all reduced uses the loops of the other reduction.
   void join_total(const Op& a, const Op& b) {
     const ValueId x = a.operands[0];
     const ValueId y = b.operands[0];
-    if (share_classes(x, y)) return;
+    if (are_same(x, y) || share_classes(x, y)) return;
     const std::vector<int>& reduced = reduced_axes(a.kind);
     if (reduced.size() != linked_.axes[x].size() && reduced.size() != linked_.axes[y].size())
       return;
@@ -216,7 +227,11 @@ class AxisLinker {
   /// Rejects a value two of whose axes share a loop. No op yields a diagonal, so such a value would
   /// need two orders of one axis at once.
   [[nodiscard]] std::optional<Rejection> check_distinct() const {
+    std::vector<uint8_t> is_checked;  // By representative.
     for (const ValueId value : fusion_.value_ids()) {
+      const uint32_t list = linked_.axes.representative(value);
+      if (list >= is_checked.size()) is_checked.resize(list + 1);
+      if (std::exchange(is_checked[list], 1) != 0) continue;
       AxisList all = linked_.classes.resolve(concatenated(linked_.axes[value]));
       std::ranges::sort(all);
       if (std::ranges::adjacent_find(all) == all.end()) continue;

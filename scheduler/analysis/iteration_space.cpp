@@ -127,12 +127,18 @@ class Analysis {
   }
 
   std::optional<Rejection> find_dependences() {
-    IdMap<ValueId, uint8_t> after_columns;  // Computed from inner reductions.
+    const size_t values = fusion_.values.size();
+    space_.dependence = IdMap<ValueId, Dependence>(values);
+    space_.after_rows = IdMap<ValueId, uint8_t>(values);
+    IdMap<ValueId, uint8_t> after_columns(values);  // Computed from inner reductions.
+    IdMap<ValueId, const View*> view_of(values);
+    for (const auto& [value, view] : views_) view_of[value] = &view;
     for (const OpId id : fusion_.op_ids()) {
       const Op& op = fusion_.ops[id];
       Dependence dependence;
-      if (const auto found = views_.find(op.results.front()); found != views_.end()) {
-        for (const auto& [node, stride] : found->second.strides) {
+      const View* const view = view_of[op.results.front()];
+      if (view != nullptr) {
+        for (const auto& [node, stride] : view->strides) {
           if (stride != 0) mark(dependence, node);
         }
       } else if (const auto* iota = std::get_if<IotaOp>(&op.kind)) {
@@ -146,7 +152,7 @@ class Analysis {
         }
       }
       bool after_rows = false;
-      if (!views_.contains(op.results.front())) {
+      if (view == nullptr) {
         for (const ValueId operand : op.operands) after_rows |= space_.after_rows[operand] != 0;
       }
       if (after_rows && dependence.rows) {
@@ -352,7 +358,7 @@ class Analysis {
   const Fusion& fusion_;
   const LinkedAxes& linked_;
   const AxisClasses& classes_;
-  const IdMap<ValueId, std::vector<AxisList>>& axes_;
+  const ValueAxes& axes_;
   const TensorViews& views_;
   std::vector<uint32_t> nodes_;  ///< Class of each dimension.
   bool inner_;                   ///< Some reduction removes the columns.

@@ -104,6 +104,9 @@ class LoopChooser {
   [[nodiscard]] ClassStrides leading_strides(const std::vector<uint32_t>& walked) const {
     ClassStrides leading;
     double most = -1.0;
+    double all = 1.0;  // No tensor covers more.
+    for (const uint32_t node : walked)
+      all *= static_cast<double>(std::max<int64_t>(classes_.size(node), 1));
     const auto consider = [&](const ClassStrides& strides) {
       double covered = 1.0;
       for (const uint32_t node : walked) {
@@ -117,12 +120,14 @@ class LoopChooser {
       }
     };
     const auto consider_outputs = [&] {
-      for (size_t i = 0; i < fusion_.outputs.size(); ++i)
+      for (size_t i = 0; i < fusion_.outputs.size() && most < all; ++i)
         consider(output_view(fusion_, linked_, i).strides);
     };
     const bool reduces = !reduced_lists_.empty();  // Perhaps along axes of one element only.
     if (!reduces) consider_outputs();
-    for (const auto& [value, view] : views_) consider(view.strides);
+    for (const auto& [value, view] : views_) {
+      if (most < all) consider(view.strides);
+    }
     consider_outputs();
     return leading;
   }
@@ -308,7 +313,7 @@ class LoopChooser {
   const Fusion& fusion_;
   const LinkedAxes& linked_;
   const AxisClasses& classes_;
-  const IdMap<ValueId, std::vector<AxisList>>& axes_;
+  const ValueAxes& axes_;
   const std::vector<std::pair<ValueId, AxisList>>& reduced_lists_;
   const TensorViews& views_;
   /// Classes that a reduction removes, by its first result.

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "fusion_ir/parser.h"
+#include "fusion_ir/pipeline.h"
+#include "tests/support/random_fusion.h"
 
 namespace sinter::axis_linking_test {
 
@@ -64,6 +66,46 @@ fusion @f {
   const AxisList in = classes_of(linked, 0);
   EXPECT_EQ(linked.classes.resolve(linked.reduced[0].second), AxisList{in[1]});
   EXPECT_EQ(classes_of(linked, 1), AxisList{in[0]});
+}
+
+// A later reshape splits the axes of all of them.
+TEST(AxisLinking, OperandsOfFunctionsShareTheirAxesForGood) {
+  const LinkedAxes linked = link_text(R"(
+fusion @f {
+  %v0 x : f32[32] = input
+  %v1 y : f32[32] = input
+  %v2 z : f32[4, 8] = input
+  %v3 : f32[32] = add %v0, %v1
+  %v4 : f32[32] = exp %v3
+  %v5 : f32[4, 8] = reshape %v1
+  %v6 : f32[4, 8] = mul %v5, %v2
+  return %v4, %v6
+})");
+  for (const uint32_t value : {1U, 3U, 4U}) {
+    EXPECT_EQ(linked.axes.representative(ValueId{value}), linked.axes.representative(ValueId{0}));
+    EXPECT_EQ(classes_of(linked, value), classes_of(linked, 0));
+  }
+  EXPECT_EQ(linked.axes.representative(ValueId{6}), linked.axes.representative(ValueId{2}));
+  EXPECT_EQ(classes_of(linked, 2), classes_of(linked, 0));
+  EXPECT_EQ(classes_of(linked, 0).size(), 2U);
+}
+
+// Values that are known to have the same axes are linked no further, whatever links the others.
+TEST(AxisLinking, FunctionsOfRandomFusionsHaveTheAxesOfTheirOperands) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const Fusion fusion = random_fusion(seed, 16);
+    const Fusion bound = specialize(fusion, *bind_extents(fusion, {{"rows", 6}, {"cols", 40}}));
+    const auto linked = link_axes(bound);
+    if (!linked) continue;
+    for (const Op& op : bound.ops) {
+      if (!std::holds_alternative<PointwiseOp>(op.kind)) continue;
+      const ValueId result = op.results.front();
+      for (const ValueId operand : op.operands) {
+        if (bound.def_as<ConstantOp>(operand) != nullptr) continue;
+        EXPECT_EQ(classes_of(*linked, operand.index), classes_of(*linked, result.index)) << seed;
+      }
+    }
+  }
 }
 
 TEST(AxisLinking, OutputsOfOneShapeShareTheirLoops) {
