@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <utility>
 
 #include "scheduler/analysis/cuda_units.h"
 #include "scheduler/analysis/kept_value.h"
@@ -100,11 +102,28 @@ constexpr double kSideRowWord = 0.9;
 
 constexpr double kSideElement = 0.25;
 
+/// Batches whose loads are issued before the first is used.
+int64_t count_batches_at_once(const SegmentFacts& facts, const Schedule& schedule) {
+  if (!facts.has_reduction() || schedule.unroll == 1) return schedule.unroll;
+  int64_t longest = 1;
+  for (const BatchSpan& span : batch_spans(facts, schedule))
+    longest = std::max(longest, span.end - span.begin);
+  return std::min(schedule.unroll, longest);
+}
+
 class Model {
  public:
-  Model(const SegmentFacts& facts, const Schedule& schedule)
-      : facts_(facts), schedule_(schedule), batches_(held_batches(facts, schedule)) {
+  Model(const SegmentFacts& facts, const Schedule& schedule, const AccessKinds& kinds)
+      : facts_(facts),
+        schedule_(schedule),
+        kinds_(kinds),
+        batches_(held_batches(facts, schedule)),
+        batches_at_once_(count_batches_at_once(facts, schedule)),
+        is_in_registers_(schedule.kept.empty() ? 0 : facts.fusion.values.size()),
+        is_in_shared_(is_in_registers_.size()) {
     for (const KeptValue& kept : schedule.kept) {
+      if (kept.residency == Residency::kRegister) is_in_registers_[kept.value] = 1;
+      if (kept.residency == Residency::kShared) is_in_shared_[kept.value] = 1;
       if (kept.residency == Residency::kRegister)
         kept_words_ += batches_ * words_of(kept.value, schedule.vector_width) +
                        peeled_count(facts, schedule) * words_of(kept.value, 1);
@@ -133,22 +152,32 @@ class Model {
            static_cast<double>(batch_words() * std::max<int64_t>(batches_ - 1, 0));
   }
 
-  int64_t tile_registers(const StageList& list) const {
+  /// Batches that a thread holds, and of which the widest stage depends; 0 if it holds none.
+  int64_t held() const { return kept_words_ > 0 ? batches_ : 0; }
+  int64_t batches_at_once() const { return batches_at_once_; }
+
+  /// Most words that a stage loads at once.
+  int64_t widest_words(const StageList& list) const {
     int64_t widest = 0;
     for (const Stage& stage : list.stages) {
       int64_t words = 0;
       for (const ValueId value : stage.loads) {
         if (arrives_in_chunks(value))
-          words += words_of(value, schedule_.vector_width) * batches_at_once();
+          words += words_of(value, schedule_.vector_width) * batches_at_once_;
       }
       widest = std::max(widest, words);
     }
-    return kept_words_ + widest;
+    return widest;
   }
+  int64_t tile_registers(int64_t widest_words) const { return kept_words_ + widest_words; }
 
-  double registers(const StageList& list) const {
+  /// Registers of the widest stage.
+  double widest(const StageList& list) const {
     double widest = 0.0;
     for (const Stage& stage : list.stages) widest = std::max(widest, of_stage(stage));
+    return widest;
+  }
+  double registers(const StageList& list, double widest) const {
     double registers =
         kBase + static_cast<double>(kept_words_) + converted_ + accumulating_ + widest;
     if (schedule_.rows_per_block > 1) registers += kSeveralRows;
@@ -160,10 +189,16 @@ class Model {
   }
 
  private:
+  [[nodiscard]] bool is_in_registers(ValueId value) const {
+    return std::as_const(is_in_registers_)[value] != 0;
+  }
+  [[nodiscard]] bool is_in_shared(ValueId value) const {
+    return std::as_const(is_in_shared_)[value] != 0;
+  }
+
   /// True for values loaded from memory into registers chunk by chunk.
   bool arrives_in_chunks(ValueId value) const {
-    return facts_.is_full(value) && !is_kept(schedule_, value, Residency::kRegister) &&
-           !is_kept(schedule_, value, Residency::kShared);
+    return facts_.is_full(value) && !is_in_registers(value) && !is_in_shared(value);
   }
 
   int64_t words_of(ValueId value, int64_t elements) const {
@@ -181,7 +216,7 @@ class Model {
     if (!unrolls_batches(facts_, schedule_)) {
       const bool narrow = facts_.narrowest_tile_bytes < kRegisterBytes;
       return kLoopedShared +
-             kChunkWord * static_cast<double>(batch_words() * (batches_at_once() - 1)) +
+             kChunkWord * static_cast<double>(batch_words() * (batches_at_once_ - 1)) +
              (narrow ? kNarrowLane : kWideLane) * width;
     }
     double converted = 0.0;
@@ -191,15 +226,6 @@ class Model {
         converted += kKeptElementBesideShared * static_cast<double>(batches_) * width;
     }
     return kUnrolledShared + converted + prefetched_registers();
-  }
-
-  /// Batches whose loads are issued before the first is used.
-  int64_t batches_at_once() const {
-    if (!facts_.has_reduction() || schedule_.unroll == 1) return schedule_.unroll;
-    int64_t longest = 1;
-    for (const BatchSpan& span : batch_spans(facts_, schedule_))
-      longest = std::max(longest, span.end - span.begin);
-    return std::min(schedule_.unroll, longest);
   }
 
   /// Registers of a consumer group for the rows of an iteration beyond the first.
@@ -233,7 +259,7 @@ class Model {
   }
 
   double of_stage(const Stage& stage) const {
-    const auto at_once = static_cast<double>(batches_at_once());
+    const auto at_once = static_cast<double>(batches_at_once_);
     double registers =
         kBatchAtOnce * at_once + kComputedValue * static_cast<double>(stage.computed.size());
     for (const ValueId value : stage.loads) registers += of_load(value, at_once);
@@ -266,11 +292,11 @@ class Model {
   }
 
   double of_load(ValueId value, double at_once) const {
-    if (is_kept(schedule_, value, Residency::kRegister)) return 0.0;
+    if (is_in_registers(value)) return 0.0;
     const auto words = static_cast<double>(words_of(value, schedule_.vector_width));
     // Inputs in shared memory were copied there without passing through registers.
-    if (is_kept(schedule_, value, Residency::kShared)) return kHeldWord * words * at_once;
-    const AccessKind kind = access_kind(facts_, *facts_.space.find_input(value), schedule_);
+    if (is_in_shared(value)) return kHeldWord * words * at_once;
+    const AccessKind kind = kinds_.of_input(facts_, value);
     if (kind == AccessKind::kUniform) return kUniformLoad;
     double registers = kind == AccessKind::kElement
                            ? kElementLane * static_cast<double>(schedule_.vector_width)
@@ -283,7 +309,12 @@ class Model {
 
   const SegmentFacts& facts_;
   const Schedule& schedule_;
+  const AccessKinds& kinds_;
   const int64_t batches_;
+  const int64_t batches_at_once_;
+  // By value, since stages load dozens of values of which as many are kept.
+  IdMap<ValueId, uint8_t> is_in_registers_;
+  IdMap<ValueId, uint8_t> is_in_shared_;
   int64_t kept_words_ = 0;
   double converted_ = 0.0;
   double accumulating_ = 0.0;
@@ -293,16 +324,38 @@ class Model {
 
 int64_t estimate_registers(const SegmentFacts& facts, const Schedule& schedule,
                            const StageList& list) {
-  return static_cast<int64_t>(std::ceil(Model(facts, schedule).registers(list)));
+  const AccessKinds kinds(facts, schedule);
+  return StageRegisters(facts, list, kinds).estimate(schedule).registers;
 }
 
 int64_t estimate_tile_registers(const SegmentFacts& facts, const Schedule& schedule,
                                 const StageList& list) {
-  return Model(facts, schedule).tile_registers(list);
+  const AccessKinds kinds(facts, schedule);
+  return StageRegisters(facts, list, kinds).estimate(schedule).tile;
 }
 
 int64_t estimate_prefetch_registers(const SegmentFacts& facts, const Schedule& schedule) {
-  return static_cast<int64_t>(Model(facts, schedule).prefetched_registers());
+  const AccessKinds kinds(facts, schedule);
+  return static_cast<int64_t>(Model(facts, schedule, kinds).prefetched_registers());
+}
+
+RegisterEstimate StageRegisters::estimate(const Schedule& schedule) {
+  const Model model(facts_, schedule, kinds_);
+  auto known = std::ranges::find_if(known_, [&](const Known& other) {
+    return other.batches == model.held() && other.batches_at_once == model.batches_at_once() &&
+           other.kept == schedule.kept;
+  });
+  if (known == known_.end()) {
+    known_.push_back({.kept = schedule.kept,
+                      .batches = model.held(),
+                      .batches_at_once = model.batches_at_once(),
+                      .widest = model.widest(list_),
+                      .widest_words = model.widest_words(list_)});
+    known = std::prev(known_.end());
+  }
+  return {.registers = static_cast<int64_t>(std::ceil(model.registers(list_, known->widest))),
+          .tile = model.tile_registers(known->widest_words),
+          .prefetched = static_cast<int64_t>(model.prefetched_registers())};
 }
 
 }  // namespace sinter

@@ -8,7 +8,6 @@
 
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/analysis/stages.h"
-#include "scheduler/budgets/register_estimate.h"
 #include "scheduler/schedule/accumulators.h"
 #include "scheduler/schedule/last_block.h"
 #include "scheduler/schedule/row_schedule.h"
@@ -25,10 +24,11 @@ double row_bytes_in_flight(const SegmentFacts& facts, const Stage& first,
   const int64_t batches = batch_count(facts, schedule);
   const double columns = static_cast<double>(facts.space.columns) /
                          static_cast<double>(std::max<int64_t>(schedule.cluster_size(), 1));
+  const bool unrolls = unrolls_batches(facts, schedule);
   double bytes = 0.0;
   for (const ValueId value : first.loads) {
     if (!facts.is_full(value)) continue;
-    const bool whole = is_kept(schedule, value) || unrolls_batches(facts, schedule);
+    const bool whole = unrolls || is_kept(schedule, value);
     const int64_t size = bytes_of(facts.fusion.values[value].type);
     const int64_t at_once = whole ? batches : std::min(schedule.unroll, batches);
     int64_t words = at_once * register_words(schedule.vector_width, size);
@@ -43,9 +43,17 @@ double row_bytes_in_flight(const SegmentFacts& facts, const Stage& first,
 }  // namespace
 
 RowNeeds row_needs(const SegmentFacts& facts, const Schedule& schedule, const StageList& list) {
-  return {.registers = estimate_registers(facts, schedule, list),
-          .tile = estimate_tile_registers(facts, schedule, list),
-          .prefetched_registers = estimate_prefetch_registers(facts, schedule),
+  const AccessKinds kinds(facts, schedule);
+  StageRegisters registers(facts, list, kinds);
+  return row_needs(facts, schedule, list, registers);
+}
+
+RowNeeds row_needs(const SegmentFacts& facts, const Schedule& schedule, const StageList& list,
+                   StageRegisters& registers) {
+  const RegisterEstimate estimate = registers.estimate(schedule);
+  return {.registers = estimate.registers,
+          .tile = estimate.tile,
+          .prefetched_registers = estimate.prefetched,
           .shared_bytes = row_shared_bytes(facts, schedule, list)};
 }
 

@@ -4,6 +4,7 @@
 
 #include "scheduler/analysis/stages.h"
 #include "scheduler/budgets/device_limits.h"
+#include "scheduler/budgets/register_estimate.h"
 #include "scheduler/budgets/resources.h"
 #include "scheduler/schedule/row_schedule.h"
 
@@ -22,6 +23,9 @@ struct RowNeeds {
 };
 
 RowNeeds row_needs(const SegmentFacts& facts, const Schedule& schedule, const StageList& list);
+/// The same for one of many schedules. `registers` is of the same list.
+RowNeeds row_needs(const SegmentFacts& facts, const Schedule& schedule, const StageList& list,
+                   StageRegisters& registers);
 
 /// Resources of a row schedule with legal fields. `needs` are row_needs().
 ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedule& schedule,

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <boost/container/flat_set.hpp>
-#include <boost/container/small_vector.hpp>
 #include <cmath>
 #include <limits>
 #include <ranges>
@@ -33,13 +32,6 @@ constexpr int64_t kFewWarps = 4;
 bool repeats_along_columns(const SegmentFacts& facts, ValueId input) {
   return facts.space.find_input(input)->strides.back() == 0;
 }
-
-/// Bytes that stages read.
-struct StageReads {
-  double again = 0.0;    ///< Full tensors that an earlier stage has read.
-  double beside = 0.0;   ///< Full tensors read first in a stage with second reads.
-  double weights = 0.0;  ///< Weights that one row reads in such stages.
-};
 
 StageReads stage_reads(const SegmentFacts& facts, const StageList& list) {
   using Parts = boost::container::flat_set<std::pair<ValueId, int64_t>>;
@@ -168,6 +160,7 @@ double weight_wait_ns(const SegmentFacts& facts, ValueId value, double chunks,
 }  // namespace
 
 double split_sector_bytes(const SegmentFacts& facts, const Schedule& schedule) {
+  if (schedule.vector_width * facts.widest_tile_bytes <= kMostAccessBytes) return 0.0;
   // Share of the waste that counts. Measurement: docs/experiments/constants_cost.md.
   constexpr double kShare = 0.5;
   double bytes = 0.0;
@@ -231,31 +224,66 @@ RereadMisses reread_misses(double sm_bytes, double all_bytes, const ResourceEsti
           .l2 = std::max(0.0, 1.0 - l2_share / all_bytes)};
 }
 
-double element_issue_slots(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
-                           const CostConstants& constants) {
+namespace {
+
+/// element_issue_slots(). `kinds` gives the access kinds of loaded values and of outputs.
+template <class Kinds>
+double issue_slots(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
+                   const Kinds& kinds, const CostConstants& constants) {
   const IterationSpace& space = facts.space;
   const auto splits = static_cast<double>(
       space.dimensions.size() - std::min(space.dimensions.size(), space.row_dimensions + 1));
   double instructions = 0.0;  // Instructions of the accesses of one vector.
   const auto count = [&](const TensorAccess& access, bool is_vector) {
-    const double place =
-        has_one_stride(space, access) ? 0.0 : splits * constants.column_split_instructions;
+    const double place = splits == 0.0 || has_one_stride(space, access)
+                             ? 0.0
+                             : splits * constants.column_split_instructions;
     instructions += (is_vector ? 1.0 : static_cast<double>(schedule.vector_width)) *
                     (constants.instructions_per_access + place);
   };
-  for (const ValueId value : stage.loads) {
-    const TensorAccess& access = *space.find_input(value);
-    count(access, access_kind(facts, access, schedule) != AccessKind::kElement);
-  }
-  for (const size_t output : stage.outputs) {
-    const TensorAccess& access = space.outputs[output];
-    count(access, access_kind(facts, access, schedule) == AccessKind::kVector);
-  }
+  for (const ValueId value : stage.loads)
+    count(*space.find_input(value), kinds.of_input(facts, value) != AccessKind::kElement);
+  for (const size_t output : stage.outputs)
+    count(space.outputs[output], kinds.of_output(output) == AccessKind::kVector);
   // A thread's accumulators are at fixed offsets from one address, so each access is one
   // instruction.
   const AccumulatorTraffic accumulators = accumulator_traffic(facts, stage, schedule);
   const double per_vector = instructions + static_cast<double>(accumulators.vector_accesses);
   return stage.issue_slots + per_vector / static_cast<double>(schedule.vector_width);
+}
+
+}  // namespace
+
+double element_issue_slots(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
+                           const CostConstants& constants) {
+  // One stage may access few of the segment's tensors.
+  struct OfSchedule {
+    const SegmentFacts& facts;
+    const Schedule& schedule;
+    [[nodiscard]] AccessKind of_input(const SegmentFacts&, ValueId value) const {
+      return access_kind(facts, *facts.space.find_input(value), schedule);
+    }
+    [[nodiscard]] AccessKind of_output(size_t output) const {
+      return access_kind(facts, facts.space.outputs[output], schedule);
+    }
+  };
+  return issue_slots(facts, stage, schedule, OfSchedule{facts, schedule}, constants);
+}
+
+StageCosts::StageCosts(const SegmentFacts& facts, const Schedule& schedule,
+                       const StageList& stage_list, const CostConstants& constants)
+    : list(&stage_list), kinds(facts, schedule), reads(stage_reads(facts, stage_list)) {
+  std::set<ValueId> read_before;  // Tensors.
+  for (const Stage& stage : stage_list.stages) {
+    Loads& loads = stages.emplace_back();
+    loads.issue_slots = issue_slots(facts, stage, schedule, kinds, constants);
+    for (const ValueId value : stage.loads) {
+      if (!facts.is_full(value) || repeats_along_columns(facts, value)) continue;
+      loads.streams.push_back(value);
+      const bool is_new = read_before.insert(facts.space.find_input(value)->tensor).second;
+      loads.from_memory |= is_new;
+    }
+  }
 }
 
 double text_instructions(const SegmentFacts& facts, const Schedule& schedule, const StageList& list,
@@ -293,6 +321,14 @@ double text_instructions(const SegmentFacts& facts, const Schedule& schedule, co
 WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedule,
                                const StageList& list, const ResourceEstimate& estimate,
                                const DeviceLimits& limits) {
+  return estimate_row_work(facts, schedule, StageCosts(facts, schedule, list, limits.cost),
+                           estimate, limits);
+}
+
+WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedule,
+                               const StageCosts& costs, const ResourceEstimate& estimate,
+                               const DeviceLimits& limits) {
+  const StageList& list = *costs.list;
   const CostConstants& constants = limits.cost;
   const auto rows = static_cast<double>(facts.space.rows);
   const bool passes = is_non_persistent(facts, schedule);
@@ -306,7 +342,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   work.waits_for_copies = copies && !keeps_rows(facts, schedule, Residency::kRegister);
   // Async copies to shared memory take no eviction priority.
   work.read_priority = copies ? ReadPriority::kNormal : schedule.read_priority;
-  const StageReads reads = stage_reads(facts, list);
+  const StageReads& reads = costs.reads;
   const double again = reads.again;
   const RereadMisses misses = row_misses(facts, schedule, reads, estimate, limits);
   work.narrow_copy_bytes = narrow_copy_bytes(facts, schedule);
@@ -355,14 +391,15 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
                  static_cast<double>(std::max<int64_t>(estimate.blocks_per_sm, 1)));
   const std::vector<ValueId> ahead = prefetched_inputs(facts, schedule);
   double arrival_ns = row.block_start_ns;  // Arrival of a prefetched row.
-  boost::container::small_vector<ValueId, 8> read_before;
+  const bool unrolls = unrolls_batches(facts, schedule);
   std::vector<double> slots;  // Per element, by stage.
   for (size_t s = 0; s < list.stages.size(); ++s) {
     const Stage& stage = list.stages[s];
     // The constants of persistent grids were fitted with each product counted as an instruction of
     // its own.
     const double fused = passes ? static_cast<double>(stage.fused_products) : 0.0;
-    slots.push_back(element_issue_slots(facts, stage, schedule, constants));
+    const StageCosts::Loads& loads = costs.stages[s];
+    slots.push_back(loads.issue_slots);
     const double per_element = slots.back() - fused;
     const AccumulatorTraffic accumulators = accumulator_traffic(facts, stage, schedule);
     work.shared_bytes += padded * static_cast<double>(accumulators.column_bytes);
@@ -370,33 +407,26 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     work.element_slots += rows * static_cast<double>(facts.space.columns) * per_element;
     work.special += padded * stage.special_functions;
     for (const KeptValue& kept : schedule.kept) {
-      if (kept.residency == Residency::kShared) {
-        work.shared_bytes +=
-            padded * static_cast<double>(bytes_of(facts.fusion.values[kept.value].type));
-        // One vector load per batch, at a fixed offset from the thread's other batches.
-        work.issue_slots += padded / static_cast<double>(schedule.vector_width);
-      }
+      if (!in_shared || kept.residency != Residency::kShared) continue;
+      work.shared_bytes +=
+          padded * static_cast<double>(bytes_of(facts.fusion.values[kept.value].type));
+      // One vector load per batch, at a fixed offset from the thread's other batches.
+      work.issue_slots += padded / static_cast<double>(schedule.vector_width);
     }
 
     // Waits: a kept row arrives once and as a whole; a looped row arrives chunk by chunk in every
     // stage.
     const auto chunks = static_cast<double>(chunk_count(facts, schedule));
-    bool reads_full = false;
-    bool by_chunks = !arrives_whole;
-    bool from_memory = false;
-    bool is_prefetched = true;
-    for (const ValueId value : stage.loads) {
-      if (!facts.is_full(value) || repeats_along_columns(facts, value)) continue;
-      reads_full = true;
-      // An input that is not kept is loaded chunk by chunk while the stage walks the row.
-      by_chunks = by_chunks || (!is_kept(schedule, value) && !unrolls_batches(facts, schedule));
-      is_prefetched = is_prefetched && std::ranges::find(ahead, value) != ahead.end();
-      const ValueId tensor = facts.space.find_input(value)->tensor;
-      if (std::ranges::find(read_before, tensor) != read_before.end()) continue;
-      read_before.push_back(tensor);
-      from_memory = true;
-    }
-    const double missing = from_memory ? 1.0 : misses.l1;
+    const bool reads_full = !loads.streams.empty();
+    // An input that is not kept is loaded chunk by chunk while the stage walks the row.
+    const bool by_chunks =
+        !arrives_whole || (!unrolls && std::ranges::any_of(loads.streams, [&](ValueId value) {
+          return !is_kept(schedule, value);
+        }));
+    const bool is_prefetched = std::ranges::all_of(loads.streams, [&](ValueId value) {
+      return std::ranges::find(ahead, value) != ahead.end();
+    });
+    const double missing = loads.from_memory ? 1.0 : misses.l1;
     if (reads_full)
       (is_prefetched ? arrival_ns : work.block_latency_ns) += row.first_load_ns * missing;
     if (reads_full && by_chunks) {
@@ -406,7 +436,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     if (!reads_full) {
       // If batches are unrolled, the loads of all weights are in flight at once. The constants of
       // persistent grids were fitted with one wait for each.
-      if (passes && unrolls_batches(facts, schedule)) {
+      if (passes && unrolls) {
         if (!stage.loads.empty()) work.block_latency_ns += row.cache_latency_ns;
       } else {
         for (const ValueId value : stage.loads)

@@ -5,6 +5,7 @@
 #include "scheduler/analysis/stages.h"
 #include "scheduler/budgets/row_resources.h"
 #include "scheduler/cost/cost_model.h"
+#include "scheduler/schedule/access_kinds.h"
 #include "scheduler/schedule/row_schedule.h"
 
 namespace sinter {
@@ -52,7 +53,35 @@ double split_sector_bytes(const SegmentFacts& facts, const Schedule& schedule);
 /// Bytes of full tensors that threads copy to shared memory in pieces of less than 16 bytes.
 double narrow_copy_bytes(const SegmentFacts& facts, const Schedule& schedule);
 
+/// Bytes that stages read.
+struct StageReads {
+  double again = 0.0;    ///< Full tensors that an earlier stage has read.
+  double beside = 0.0;   ///< Full tensors read first in a stage with second reads.
+  double weights = 0.0;  ///< Weights that one row reads in such stages.
+};
+
+/// What the stages of a row cost, as far as it follows from the vector width, the row access and
+/// the residency of accumulators. All schedules that share these and the stages have it in common,
+/// so whoever tries many computes it once.
+struct StageCosts {
+  StageCosts(const SegmentFacts& facts, const Schedule& schedule, const StageList& stages,
+             const CostConstants& constants);
+
+  const StageList* list;  ///< Outlives this.
+  AccessKinds kinds;
+  StageReads reads;
+  struct Loads {
+    double issue_slots = 0.0;      ///< element_issue_slots().
+    std::vector<ValueId> streams;  ///< Loaded full tensors that do not repeat along the columns.
+    bool from_memory = false;      ///< No earlier stage has read one of their tensors.
+  };
+  std::vector<Loads> stages;
+};
+
 /// Work of a row schedule, for the cost model.
+WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedule,
+                               const StageCosts& costs, const ResourceEstimate& estimate,
+                               const DeviceLimits& limits);
 WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedule,
                                const StageList& list, const ResourceEstimate& estimate,
                                const DeviceLimits& limits);

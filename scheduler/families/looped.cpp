@@ -283,6 +283,9 @@ Proposal propose_looped(const SegmentFacts& facts, const DeviceLimits& limits) {
                                  stage.loads, [&](ValueId value) { return facts.is_full(value); });
                            }) > 1;
   for (const RowVector& vector : row_vectors(facts)) {
+    const StageCosts costs(facts, {.vector_width = vector.width, .row_access = vector.access}, list,
+                           limits.cost);
+    StageRegisters registers(facts, list, costs.kinds);
     for (int64_t threads = 1; threads <= limits.threads_per_block; threads *= 2) {
       if (threads > 1 && (threads / 2) * vector.width >= std::max<int64_t>(facts.space.columns, 1))
         break;
@@ -296,7 +299,7 @@ Proposal propose_looped(const SegmentFacts& facts, const DeviceLimits& limits) {
                           .row_access = vector.access,
                           .read_priority = read_priority(facts, limits, reads_again)};
         if (unroll > 1 && unroll > batch_count(facts, schedule)) break;
-        const RowNeeds needs = row_needs(facts, schedule, list);
+        const RowNeeds needs = row_needs(facts, schedule, list, registers);
         for (const int64_t blocks : occupancies(facts, schedule, needs, limits)) {
           schedule.min_blocks_per_sm = blocks;
           if (auto rejection = check_schedule(facts, schedule, list, limits)) {
@@ -308,7 +311,7 @@ Proposal propose_looped(const SegmentFacts& facts, const DeviceLimits& limits) {
             nearest = estimate.error();
             break;
           }
-          const WorkEstimate work = estimate_row_work(facts, schedule, list, *estimate, limits);
+          const WorkEstimate work = estimate_row_work(facts, schedule, costs, *estimate, limits);
           const Prediction predicted = predict(work, *estimate, limits);
           proposal.candidates.push_back({schedule, *estimate, predicted});
         }

@@ -1,6 +1,7 @@
 #include "scheduler/families/multi_wave.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/analysis/stages.h"
@@ -90,6 +91,19 @@ struct Kept {
   std::vector<KeptValue> in_shared;
   std::vector<KeptValue> split;
   StageList list;
+};
+
+/// What schedules of one StageList, vector width, row access and residency of accumulators share.
+struct SharedEstimates {
+  SharedEstimates(const SegmentFacts& facts, const Schedule& alike, const StageList& list,
+                  const DeviceLimits& limits)
+      : costs(std::make_unique<StageCosts>(facts, alike, list, limits.cost)),
+        registers(facts, list, costs->kinds) {}
+
+  [[nodiscard]] const StageList& list() const { return *costs->list; }
+
+  std::unique_ptr<const StageCosts> costs;  ///< At one address, for `registers` refers to it.
+  StageRegisters registers;
 };
 
 /// A schedule whose blocks divide the columns of a row as those of a cluster do.
@@ -224,28 +238,28 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
   std::optional<Rejection> nearest;
   struct Offer {
     size_t candidate = 0;  ///< The first of those that differ only in min_blocks_per_sm.
-    const StageList* list = nullptr;
+    const Kept* kept = nullptr;
   };
   std::vector<Offer> in_registers;
   // False if it is illegal; records why.
-  const auto add_candidate = [&](Schedule& schedule, const StageList& list, const RowNeeds& needs,
-                                 int64_t blocks) {
+  const auto add_candidate = [&](Schedule& schedule, const SharedEstimates& shared,
+                                 const RowNeeds& needs, int64_t blocks) {
     schedule.min_blocks_per_sm = blocks;
     if (facts.has_outer()) schedule.persistent_blocks = persistent_grid(facts, schedule, limits);
     if (auto rejection = check_schedule(facts, schedule, limits)) {
       nearest = std::move(rejection);
       return false;
     }
-    const auto estimate = estimate_stages(facts, schedule, list, needs, limits);
+    const auto estimate = estimate_stages(facts, schedule, shared.list(), needs, limits);
     if (!estimate) {
       nearest = estimate.error();
       return false;
     }
-    const WorkEstimate work = estimate_row_work(facts, schedule, list, *estimate, limits);
+    const WorkEstimate work = estimate_row_work(facts, schedule, *shared.costs, *estimate, limits);
     proposal.candidates.push_back({schedule, *estimate, predict(work, *estimate, limits)});
     return true;
   };
-  const auto consider = [&](Schedule schedule, const StageList& list) {
+  const auto consider = [&](Schedule schedule, SharedEstimates& shared) {
     schedule.min_blocks_per_sm = 1;
     if (auto rejection = check_schedule(facts, schedule, limits)) {
       nearest = std::move(rejection);
@@ -255,17 +269,17 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
     if (auto rejection = over_budget(
             facts, schedule,
             {.shared_bytes = kept_shared_bytes(facts, schedule), .blocks_per_sm = 1}, limits)) {
-      rejection->value = static_cast<double>(row_shared_bytes(facts, schedule, list));
+      rejection->value = static_cast<double>(row_shared_bytes(facts, schedule, shared.list()));
       nearest = std::move(rejection);
       return;
     }
-    const RowNeeds needs = row_needs(facts, schedule, list);
+    const RowNeeds needs = row_needs(facts, schedule, shared.list(), shared.registers);
     int64_t fewer = 0;
     for (const int64_t blocks : occupancies(facts, schedule, needs, limits)) {
       // If there are no rows for more blocks, higher occupancy has no use.
       schedule.min_blocks_per_sm = blocks;
       if (facts.has_outer() && persistent_grid(facts, schedule, limits) == fewer) return;
-      if (!add_candidate(schedule, list, needs, blocks)) return;
+      if (!add_candidate(schedule, shared, needs, blocks)) return;
       fewer = schedule.persistent_blocks;
     }
   };
@@ -274,8 +288,9 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
     std::get<MultiWaveParameters>(schedule.parameters).prefetch_rows = 1;
     const bool walks = facts.space.rows > rows_at_once(schedule);
     if (!walks || prefetched_inputs(facts, schedule).empty()) return;
-    const RowNeeds needs = row_needs(facts, schedule, list);
-    add_candidate(schedule, list, needs, occupancies(facts, schedule, needs, limits).front());
+    SharedEstimates shared(facts, schedule, list, limits);
+    const RowNeeds needs = row_needs(facts, schedule, list, shared.registers);
+    add_candidate(schedule, shared, needs, occupancies(facts, schedule, needs, limits).front());
   };
   // Kept values, and the same with the weights of later stages read early.
   std::vector<Kept> choices = {Kept(facts, {})};
@@ -293,6 +308,14 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
     // Rows that registers do not keep well are divided between registers and shared memory
     // (docs/experiments/constants_choices.md). For outer reductions this was not timed.
     const bool needs_both = !facts.has_outer() && columns * facts.kept_bytes_per_column > kKeptWell;
+    const Schedule alike{
+        .family = std::string(kName),
+        .parameters = MultiWaveParameters{.cluster_size = cluster, .accumulators = accumulators},
+        .vector_width = vector.width,
+        .row_access = vector.access};
+    std::vector<SharedEstimates> shared;  // By choice.
+    for (const Kept& kept : choices) shared.emplace_back(facts, alike, kept.list, limits);
+    SharedEstimates of_reading_again(facts, alike, read_again, limits);
     for (int64_t threads = is_long ? kFewestThreadsOfLongRows : 1;
          threads <= limits.threads_per_block; threads *= 2) {
       // With more threads than vectors some lanes would always be idle.
@@ -303,41 +326,37 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
         const int64_t rows = offered_rows(facts, block, threads);
         if (rows == offered) continue;
         offered = rows;
-        Schedule schedule{.family = std::string(kName),
-                          .parameters = MultiWaveParameters{.cluster_size = cluster,
-                                                            .accumulators = accumulators},
-                          .threads_per_row = threads,
-                          .rows_per_block = rows,
-                          .vector_width = vector.width,
-                          .unroll = 1,
-                          .row_access = vector.access,
-                          .read_priority = read_priority(facts, limits),
-                          .dependent_launch = partials_dependent_launch(facts, limits)};
+        Schedule schedule = alike;
+        schedule.threads_per_row = threads;
+        schedule.rows_per_block = rows;
+        schedule.read_priority = read_priority(facts, limits);
+        schedule.dependent_launch = partials_dependent_launch(facts, limits);
         // Non-zero, so that the shared memory of persistent blocks counts. Their number is set when
         // the occupancy is known.
         if (facts.has_outer()) schedule.persistent_blocks = cluster;
-        for (const Kept& kept : choices) {
+        for (size_t i = 0; i < choices.size(); ++i) {
+          const Kept& kept = choices[i];
           schedule.kept = kept.in_registers;
           const size_t first = proposal.candidates.size();
-          consider(schedule, kept.list);
+          consider(schedule, shared[i]);
           const bool is_legal = first < proposal.candidates.size();
           if (is_legal && vector.access != RowAccess::kScalar &&
               batch_count(facts, schedule) <= kMostPrefetchedBatches)
-            in_registers.push_back({first, &kept.list});
+            in_registers.push_back({first, &kept});
         }
         for (const int64_t unroll : {1, 2, 4}) {
           if (unroll > 1 && unroll > batch_count(facts, schedule)) break;
           schedule.unroll = unroll;
-          for (const Kept& kept : choices) {
-            schedule.kept = kept.in_shared;
-            consider(schedule, kept.list);
-            if (!needs_both || kept.split.empty()) continue;
-            schedule.kept = kept.split;
-            consider(schedule, kept.list);
+          for (size_t i = 0; i < choices.size(); ++i) {
+            schedule.kept = choices[i].in_shared;
+            consider(schedule, shared[i]);
+            if (!needs_both || choices[i].split.empty()) continue;
+            schedule.kept = choices[i].split;
+            consider(schedule, shared[i]);
           }
           if (!is_long) continue;
           schedule.kept.clear();
-          consider(schedule, read_again);
+          consider(schedule, of_reading_again);
         }
       }
     }
@@ -365,7 +384,7 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
                               });
     for (size_t i = 0; i < count; ++i) {
       const Offer& offer = in_registers[i];
-      consider_prefetch(proposal.candidates[offer.candidate].schedule, *offer.list);
+      consider_prefetch(proposal.candidates[offer.candidate].schedule, offer.kept->list);
     }
   }
   if (proposal.candidates.empty() && nearest) proposal.rejections.push_back(*nearest);

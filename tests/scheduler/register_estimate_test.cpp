@@ -50,6 +50,42 @@ TEST(RegisterEstimate, TilesAreWhatIsLoadedAtOnce) {
   EXPECT_EQ(estimate_tile_registers(facts, looped(8), list), 32);
 }
 
+// Schedules that differ in their threads alone have the widest stage in common.
+TEST(RegisterEstimate, StagesAreWalkedOnceForAllThatTheyAreTheSameFor) {
+  const SegmentFacts facts = sum_of("exp");
+  const StageList list = distribute(facts, {});
+  const AccessKinds kinds(facts, looped(1));
+  StageRegisters shared(facts, list, kinds);
+  const auto expect_equal = [&](const Schedule& schedule) {
+    const RegisterEstimate estimate = shared.estimate(schedule);
+    EXPECT_EQ(estimate.registers, estimate_registers(facts, schedule, list));
+    EXPECT_EQ(estimate.tile, estimate_tile_registers(facts, schedule, list));
+    EXPECT_EQ(estimate.prefetched, estimate_prefetch_registers(facts, schedule));
+  };
+  for (const int64_t unroll : {1, 2}) {
+    for (const int64_t threads : {64, 128, 256}) {
+      Schedule schedule = looped(unroll);
+      schedule.threads_per_row = threads;
+      schedule.rows_per_block = 256 / threads;
+      expect_equal(schedule);
+    }
+    EXPECT_EQ(shared.walks(), static_cast<size_t>(unroll));
+  }
+  // What is held in registers takes those of its batches.
+  const ValueId x = facts.fusion.inputs.front();
+  for (const Residency residency : {Residency::kRegister, Residency::kShared}) {
+    Schedule schedule = looped(1);
+    schedule.parameters = MultiWaveParameters{};
+    schedule.kept = {{x, residency}};
+    const size_t walks = shared.walks();
+    for (const int64_t threads : {512, 1024}) {
+      schedule.threads_per_row = threads;
+      expect_equal(schedule);
+    }
+    EXPECT_EQ(shared.walks(), walks + (residency == Residency::kRegister ? 2 : 1));
+  }
+}
+
 // Statistics of a chunk sweep it twice, and elements of the second sweep start before the first has
 // ended.
 TEST(RegisterEstimate, SecondSweepsTakeRegisters) {

@@ -58,6 +58,32 @@ TEST(RowEstimateTest, EveryConstantOfLoopedRowsMatters) {
   }
 }
 
+// Candidates share what they have in common; alone, a schedule is estimated from the beginning.
+TEST(RowEstimateTest, CandidatesAreEstimatedAsEachAloneIs) {
+  const DeviceLimits h200 = *find_device("H200");
+  const FamilySet families = scheduling_families();
+  size_t candidates = 0;
+  const auto expect_equal = [&](const SegmentFacts& facts) {
+    for (const Family& family : families) {
+      for (const ProposedSchedule& candidate : family.propose(facts, h200).candidates) {
+        ++candidates;
+        const auto estimate = family.estimate(facts, candidate.schedule, h200);
+        ASSERT_TRUE(estimate.has_value());
+        EXPECT_EQ(*estimate, candidate.estimate) << print(candidate.schedule);
+        EXPECT_EQ(family.predict(facts, candidate.schedule, *estimate, h200), candidate.predicted)
+            << print(candidate.schedule);
+      }
+    }
+  };
+  for (const CannedFusion& canned : canned_fusions()) {
+    SCOPED_TRACE(canned.name);
+    const Fusion fusion = canned.build();
+    const auto facts = analyse(simplify(specialize(fusion, *bind_extents(fusion, canned.large))));
+    if (facts) expect_equal(*facts);
+  }
+  EXPECT_GT(candidates, 1000U);
+}
+
 TEST(RowEstimateTest, ClustersStartLateAndKernelsBesideOthersEarly) {
   const CostConstants& constants = kConstants;
   const double early_us = constants.second_launch_us - constants.launch_us - constants.ramp_us;
