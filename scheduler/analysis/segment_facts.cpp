@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <iterator>
 #include <limits>
 #include <map>
 #include <ranges>
 #include <set>
+#include <span>
 
 #include "fusion_ir/operand_walk.h"
 #include "scheduler/analysis/in_place.h"
@@ -160,17 +160,14 @@ class Facts {
   /// stays, so that its inputs are loaded before the barrier. Segments with outer reductions are
   /// excluded; they were not timed. Measurement: docs/experiments/constants_cost.md.
   void keep_what_is_read_again() {
-    IdMap<ValueId, int> readers(fusion().values.size());
-    for (const Stage& stage : distribute(facts_, {}).stages) {
-      for (const ValueId value : stage.loads) ++readers[value];
-    }
+    const IdMap<ValueId, NeedingStages> needing = find_needing_stages();
     // Ops are in topological order, so operands come first.
     IdMap<ValueId, uint8_t> comes_again(fusion().values.size());
     for (const OpId id : fusion().op_ids()) {
       const Op& op = fusion().ops[id];
       for (const ValueId result : op.results) {
         comes_again[result] = facts_.is_read(result)
-                                  ? facts_.is_full(result) && readers[result] > 1
+                                  ? facts_.is_full(result) && needing[result].several
                                   : std::ranges::any_of(op.operands, [&](ValueId operand) {
                                       return comes_again[operand] != 0;
                                     });
@@ -178,6 +175,46 @@ class Facts {
     }
     const auto is_read_once = [&](ValueId value) { return comes_again[value] == 0; };
     if (!std::ranges::all_of(facts_.kept, is_read_once)) std::erase_if(facts_.kept, is_read_once);
+  }
+
+  /// The stages that need a tile value if every stage computes all from what it reads.
+  struct NeedingStages {
+    int first = -1;        ///< One of them; -1: none.
+    bool several = false;  ///< Another one needs it too.
+
+    void add(const NeedingStages& others) {
+      several |= others.several || (first >= 0 && others.first >= 0 && first != others.first);
+      if (first < 0) first = others.first;
+    }
+  };
+
+  /// As distribute() without kept values does, but with one walk for all stages.
+  [[nodiscard]] IdMap<ValueId, NeedingStages> find_needing_stages() const {
+    IdMap<ValueId, NeedingStages> out(fusion().values.size());
+    const auto needed_by = [&](ValueId value, int stage) {
+      if (facts_.is_tile(value)) out[value].add({.first = stage});
+    };
+    for (size_t i = 0; i < fusion().outputs.size(); ++i) {
+      const ValueId output = fusion().outputs[i];
+      if (facts_.space.output_coverage[i].columns && !facts_.is_after_rows(output))
+        needed_by(output, facts_.level[output]);
+    }
+    for (const OpId id : fusion().op_ids() | std::views::reverse) {
+      const Op& op = fusion().ops[id];
+      const ValueId result = op.results.front();
+      if (facts_.is_after_rows(result)) continue;
+      if (is_reduction(op.kind)) {
+        needed_by(op.operands[0], facts_.level[result] - 1);
+        continue;
+      }
+      if (facts_.is_read(result)) continue;
+      // A gather reads its operand at the index.
+      const bool takes = std::holds_alternative<TakeOp>(op.kind);
+      for (const ValueId operand : takes ? std::span(&op.operands[1], 1) : std::span(op.operands)) {
+        if (facts_.is_tile(operand)) out[operand].add(out[result]);
+      }
+    }
+    return out;
   }
 
   /// True for a value that varies along every dimension. A tensor with stride 0 along a dimension,
@@ -248,10 +285,12 @@ class Facts {
     constexpr uint32_t kSink = 1;
     uint32_t count = 2;
     std::vector<FlowEdge> edges;
-    // By op, the last first: operands come before the values computed from them.
-    std::map<OpId, CutVertex, std::greater<>> waiting;
+    // By op; visited from the last to the first: operands come before what is computed from them.
+    uint32_t last = 0;
+    for (const ValueId value : crossing) last = std::max(last, fusion().values[value].def.index);
+    std::vector<CutVertex> waiting(last + 1);
     const auto reach = [&](ValueId value, int64_t units) {
-      CutVertex& vertex = waiting[fusion().values[value].def];
+      CutVertex& vertex = waiting[fusion().values[value].def.index];
       if (!vertex.value.valid()) {
         vertex.value = value;
         vertex.in = count;
@@ -267,14 +306,15 @@ class Facts {
     }
     std::vector<CutVertex> vertices;
     while (!waiting.empty()) {
-      const auto [id, vertex] = *waiting.begin();
-      waiting.erase(waiting.begin());
+      const CutVertex vertex = waiting.back();
+      waiting.pop_back();
+      if (!vertex.value.valid()) continue;
       vertices.push_back(vertex);
       const int64_t again = units_to_compute(vertex.value);
       const bool is_source = again == FlowEdge::kUnlimited || vertex.units + again > most;
       edges.push_back({vertex.in, vertex.in + 1, units_to_keep(vertex.value)});
       edges.push_back({kSource, vertex.in, is_source ? FlowEdge::kUnlimited : again});
-      const Op& op = fusion().ops[id];
+      const Op& op = fusion().def_of(vertex.value);
       if (is_source || std::holds_alternative<TakeOp>(op.kind)) continue;
       for (const ValueId operand : op.operands) {
         if (is_early(operand, barrier))
@@ -337,6 +377,9 @@ tl::expected<SegmentFacts, Rejection> analyse_walk(Fusion fusion) {
 
 std::optional<Rejection> check_arguments(const SegmentFacts& facts) {
   if (facts.list) return std::nullopt;
+  // Most segments have few tensors even if each access were of another one.
+  if (std::ssize(facts.fusion.outputs) + std::ssize(facts.space.inputs) <= kMostArgumentTensors)
+    return std::nullopt;
   std::set<ValueId> tensors(facts.fusion.outputs.begin(), facts.fusion.outputs.end());
   for (const TensorAccess& access : facts.space.inputs) tensors.insert(access.tensor);
   if (std::ssize(tensors) <= kMostArgumentTensors) return std::nullopt;

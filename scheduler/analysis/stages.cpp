@@ -32,6 +32,10 @@ class Distribution {
     for (const KeptValue& value : kept) {
       if (is_kept(value)) kept_.insert(value.value);
     }
+    for (const OpId id : facts.fusion.op_ids()) {
+      const Op& op = facts.fusion.ops[id];
+      if (is_reduction(op.kind) && !facts.is_after_rows(op.results.front())) inner_.push_back(id);
+    }
   }
 
   StageList run() {
@@ -240,10 +244,9 @@ class Distribution {
   }
 
   void add_reductions(Stage& stage, int s, Needed& needed) {
-    for (const OpId id : fusion().op_ids()) {
+    for (const OpId id : inner_) {
       const Op& op = fusion().ops[id];
-      if (facts_.is_after_rows(op.results.front())) continue;
-      if (!is_reduction(op.kind) || facts_.level[op.results.front()] - 1 != s) continue;
+      if (facts_.level[op.results.front()] - 1 != s) continue;
       stage.reductions.push_back(id);
       accumulate(stage, op, s, needed);
     }
@@ -346,21 +349,20 @@ class Distribution {
     return kept_.contains(value) && facts_.level[value] < s;
   }
 
-  void collect(ValueId from, int s, Needed& needed) const {
-    std::vector<ValueId> roots = {from};
-    while (!roots.empty()) {
-      const ValueId root = roots.back();
-      roots.pop_back();
-      walk_operands(fusion(), root, [&](ValueId value) {
-        if (!facts_.is_tile(value) || !needed.insert(value) || available(value, s) ||
-            facts_.is_read(value))
-          return false;
-        const Op& op = fusion().def_of(value);
-        if (!std::holds_alternative<TakeOp>(op.kind)) return true;
-        // A gather reads its operand at the index.
-        roots.push_back(op.operands[1]);
-        return false;
-      });
+  /// A chain of operands may be as long as memory allows, so the walk has an explicit stack.
+  void collect(ValueId from, int s, Needed& needed) {
+    open_.push_back(from);
+    while (!open_.empty()) {
+      const ValueId value = open_.back();
+      open_.pop_back();
+      if (!facts_.is_tile(value) || !needed.insert(value) || available(value, s) ||
+          facts_.is_read(value))
+        continue;
+      const Op& op = fusion().def_of(value);
+      // A gather reads its operand at the index.
+      const size_t first = std::holds_alternative<TakeOp>(op.kind) ? 1 : 0;
+      const size_t last = first == 1 ? 2 : op.operands.size();
+      for (size_t i = first; i < last; ++i) open_.push_back(op.operands[i]);
     }
   }
 
@@ -393,6 +395,8 @@ class Distribution {
 
   const SegmentFacts& facts_;
   std::set<ValueId> kept_;
+  std::vector<OpId> inner_;    ///< Inner reductions.
+  std::vector<ValueId> open_;  ///< Stack of collect().
   IdMap<ValueId, uint8_t> used_;
   // Of the current stage, in tables that all stages share:
   IdMap<ValueId, int64_t> unfused_uses_;  ///< Unfused uses of its products; -1 for others.
