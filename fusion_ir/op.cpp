@@ -197,7 +197,13 @@ std::string_view text_of(const OpKind& kind) {
       kind);
 }
 
-bool is_reduction(const OpKind& kind) { return reduction_of(kind).has_value(); }
+bool is_reduction(const OpKind& kind) {
+  // Analyses ask this of every op again and again, mostly of what has no row in the table.
+  const bool is_none = std::holds_alternative<PointwiseOp>(kind) ||
+                       std::holds_alternative<InputOp>(kind) ||
+                       std::holds_alternative<BroadcastOp>(kind);
+  return !is_none && reduction_of(kind).has_value();
+}
 
 bool is_index_reduction(ReduceFn fn) { return traits_of(reduction_of(fn)).is_search(); }
 

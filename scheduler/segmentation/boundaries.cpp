@@ -234,6 +234,8 @@ class Boundaries {
 
   /// Replaces two groups by these, if that saves time and they can still run.
   bool replace(size_t first, size_t second, std::vector<NodeId> before, std::vector<NodeId> after) {
+    // Most illegal groups exceed a kernel's limits, which is found without making their graphs.
+    if (!judge_.may_fit(before) || !judge_.may_fit(after)) return false;
     const double now_us = cost_us(groups_[first]) + cost_us(groups_[second]);
     // Most replacements are rejected by the lower bound of their time, without a schedule.
     const double least_after_us = least_us(after);

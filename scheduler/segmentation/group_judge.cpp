@@ -72,11 +72,11 @@ bool overwrites_a_view(const Subgraph& group) {
 
 }  // namespace
 
-GroupVerdict GroupJudge::analysed(Subgraph subgraph, WorkGraph::LeafViews views) const {
+GroupVerdict GroupJudge::analysed(Fusion graph, WorkGraph::LeafViews views) const {
   GroupVerdict verdict{.views = views};
-  const double instructions = instructions_of(subgraph.fusion);
-  for (const Op& op : subgraph.fusion.ops) verdict.reduces |= is_reduction(op.kind);
-  auto facts = analyse_walk(std::move(subgraph.fusion));
+  const double instructions = instructions_of(graph);
+  for (const Op& op : graph.ops) verdict.reduces |= is_reduction(op.kind);
+  auto facts = analyse_walk(std::move(graph));
   if (!facts) {
     verdict.rejection = facts.error();
     return verdict;
@@ -151,11 +151,13 @@ GroupVerdict& GroupJudge::judge_anew(std::span<const NodeId> group) {
     return found->second;
   }
   ++counts_.analysed;
-  GroupVerdict verdict = analysed(graph_.extract(group), WorkGraph::LeafViews::kOps);
+  GroupVerdict verdict =
+      analysed(graph_.extract_graph(group, WorkGraph::LeafViews::kOps), WorkGraph::LeafViews::kOps);
   if (!verdict.legal) {
     Subgraph reshaped_graph = graph_.extract(group, WorkGraph::LeafViews::kInputs);
     if (!overwrites_a_view(reshaped_graph)) {
-      GroupVerdict reshaped = analysed(std::move(reshaped_graph), WorkGraph::LeafViews::kInputs);
+      GroupVerdict reshaped =
+          analysed(std::move(reshaped_graph.fusion), WorkGraph::LeafViews::kInputs);
       if (reshaped.legal) verdict = std::move(reshaped);
     }
   }

@@ -65,7 +65,7 @@ class GroupJudge {
  private:
   GroupVerdict& verdict_of(std::span<const NodeId> group);
   GroupVerdict& judge_anew(std::span<const NodeId> group);
-  [[nodiscard]] GroupVerdict analysed(Subgraph subgraph, WorkGraph::LeafViews views) const;
+  [[nodiscard]] GroupVerdict analysed(Fusion graph, WorkGraph::LeafViews views) const;
 
   const WorkGraph& graph_;
   const DeviceLimits& limits_;

@@ -32,11 +32,11 @@ double ScheduledGroup::predicted_us() const {
 
 ScheduledGroup& GroupSchedules::of(const std::vector<NodeId>& nodes, WorkGraph::LeafViews views) {
   if (const auto known = known_.find(nodes); known != known_.end()) return *known->second;
-  Fusion fusion = graph_.extract(nodes, views).fusion;
+  Fusion fusion = graph_.extract_graph(nodes, views);
   const uint64_t hash = structural_hash(fusion);
   for (auto [it, last] = made_.equal_range(hash); it != last; ++it) {
     const auto& [other, other_views, scheduled] = it->second;
-    if (!structurally_equal(graph_.extract(other, other_views).fusion, fusion)) continue;
+    if (!structurally_equal(graph_.extract_graph(other, other_views), fusion)) continue;
     known_.emplace(nodes, scheduled.get());
     return *scheduled;
   }

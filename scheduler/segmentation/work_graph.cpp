@@ -584,7 +584,10 @@ void WorkGraph::renumber(const std::vector<NodeId>& number) {
 }
 
 bool WorkGraph::leaves_group(ValueId value, std::span<const NodeId> group) const {
-  return readers_[value].size() > group.size() ||
+  const std::vector<NodeId>& readers = readers_[value];
+  const auto is_beyond = [&](NodeId node) { return node < group.front() || node > group.back(); };
+  return readers.size() > group.size() ||
+         (!readers.empty() && (is_beyond(readers.front()) || is_beyond(readers.back()))) ||
          leaves_group(value, [&](NodeId node) { return std::ranges::binary_search(group, node); });
 }
 

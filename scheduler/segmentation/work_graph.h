@@ -145,6 +145,8 @@ class WorkGraph {
   /// to values of this graph.
   [[nodiscard]] Subgraph extract(std::span<const NodeId> group,
                                  LeafViews views = LeafViews::kOps) const;
+  /// That graph alone. Most groups that are extracted are judged and then forgotten.
+  [[nodiscard]] Fusion extract_graph(std::span<const NodeId> group, LeafViews views) const;
   /// 64-bit hash of that graph except for the values of constants, computed without making it.
   [[nodiscard]] uint64_t structure_of(std::span<const NodeId> group) const;
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <map>
 #include <memory_resource>
 #include <unordered_map>
 
@@ -30,7 +31,9 @@ uint64_t hash_of_shape(const Shape& shape) {
 /// Makes a group's graph.
 class GraphSink {
  public:
-  explicit GraphSink(const Fusion& source) : source_(source) {}
+  /// Maps its values to those of `source` too, unless `in_plan` is null.
+  GraphSink(const Fusion& source, std::map<ValueId, ValueId>* in_plan)
+      : source_(source), in_plan_(in_plan) {}
 
   /// This and similar functions return the first of the new values; the others follow it.
   ValueId copy_op(OpId id, std::span<const ValueId> operands) {
@@ -52,56 +55,58 @@ class GraphSink {
     const ValueId made =
         append(InputOp{.strides = std::move(layout.strides), .alignment = layout.alignment}, {},
                {&like, 1});
-    out_.fusion.inputs.push_back(made);
+    out_.inputs.push_back(made);
     keep(made, {&leaf, 1});
     return made;
   }
-  void output(ValueId made, const OutputLayout& layout) { out_.fusion.add_output(made, layout); }
-
-  Subgraph finish() {
-    if (!out_.fusion.outputs.empty()) {
-      const ValueId first = out_.in_plan.at(out_.fusion.outputs.front());
-      const std::string& name = source_.values[first].name;
-      out_.fusion.name =
-          fmt::format("{}_{}", source_.name, name.empty() ? fmt::format("v{}", first.index) : name);
+  void output(ValueId result, ValueId made, const OutputLayout& layout) {
+    if (out_.outputs.empty()) {
+      const std::string& name = source_.values[result].name;
+      out_.name = fmt::format("{}_{}", source_.name,
+                              name.empty() ? fmt::format("v{}", result.index) : name);
     }
-    return std::move(out_);
+    out_.add_output(made, layout);
   }
+
+  Fusion finish() { return std::move(out_); }
 
  private:
   ValueId append(OpKind kind, std::vector<ValueId> operands, std::span<const ValueId> like) {
-    Fusion& fusion = out_.fusion;
-    const OpId id =
-        fusion.ops.push_back({.kind = std::move(kind), .operands = std::move(operands)});
+    const OpId id = out_.ops.push_back({.kind = std::move(kind), .operands = std::move(operands)});
     std::vector<ValueId> made;
     for (const ValueId value : like) {
       const Value& info = source_.values[value];
-      made.push_back(fusion.values.push_back({.type = info.type,
-                                              .shape = info.shape,
-                                              .def = id,
-                                              .result = static_cast<uint32_t>(made.size()),
-                                              .name = info.name}));
+      made.push_back(out_.values.push_back({.type = info.type,
+                                            .shape = info.shape,
+                                            .def = id,
+                                            .result = static_cast<uint32_t>(made.size()),
+                                            .name = info.name}));
     }
     const ValueId first = made.front();
-    fusion.ops[id].results = std::move(made);
+    out_.ops[id].results = std::move(made);
     return first;
   }
   void keep(ValueId made, std::span<const ValueId> values) {
+    if (in_plan_ == nullptr) return;
     for (const ValueId value : values) {
-      out_.in_plan.emplace_hint(out_.in_plan.end(), made, value);
+      in_plan_->emplace_hint(in_plan_->end(), made, value);
       ++made.index;
     }
   }
 
   const Fusion& source_;
-  Subgraph out_;
+  std::map<ValueId, ValueId>* in_plan_;
+  Fusion out_;
 };
 
 /// Hashes a group's graph without making it.
 class HashSink {
  public:
-  explicit HashSink(const IdMap<OpId, uint64_t>& hashes, const Fusion& source)
-      : hashes_(hashes), source_(source) {}
+  HashSink(const IdMap<OpId, uint64_t>& hashes, const Fusion& source, size_t nodes)
+      : hashes_(hashes), source_(source) {
+    constexpr size_t kWordsOfNode = 16;  // Of most nodes, with the inputs and outputs beside them.
+    words_.reserve(kWordsOfNode * nodes);
+  }
 
   ValueId copy_op(OpId id, std::span<const ValueId> operands) {
     add(kOp, hashes_[id]);
@@ -121,7 +126,7 @@ class HashSink {
     words_.push_back(hash_of_shape(value.shape));
     return numbered(1);
   }
-  void output(ValueId made, const OutputLayout& layout) {
+  void output(ValueId, ValueId made, const OutputLayout& layout) {
     add(kOutput, made.index);
     add(layout);
     words_.push_back(layout.alias.index);
@@ -164,13 +169,17 @@ class Extraction {
       : graph_(graph), group_(group), views_(views), sink_(std::move(sink)) {}
 
   auto run() {
+    owned_.reserve(group_.size());
     for (const NodeId node : group_) own(graph_.nodes()[node].op);
-    for (const NodeId node : group_) {
-      for (const ValueId result : source().ops[graph_.nodes()[node].op].results) {
-        if (!graph_.leaves_group(result, group_)) continue;
-        OutputLayout layout = graph_.layout_of(result);
-        layout.alias = input_of(graph_.alias_of(result));
-        sink_.output(owned_.at(result), layout);
+    for (size_t i = 0; i < group_.size(); ++i) {
+      ValueId made = owned_[i];
+      for (const ValueId result : source().ops[graph_.nodes()[group_[i]].op].results) {
+        if (graph_.leaves_group(result, group_)) {
+          OutputLayout layout = graph_.layout_of(result);
+          layout.alias = input_of(graph_.alias_of(result));
+          sink_.output(result, made, layout);
+        }
+        ++made.index;
       }
     }
     return sink_.finish();
@@ -193,11 +202,19 @@ class Extraction {
       for (const ValueId operand : op.operands) operands_.push_back(use(operand));
       made = sink_.copy_op(id, operands_);
     }
-    for (const ValueId result : op.results) {
-      owned_[result] = made;
-      ++made.index;
-    }
+    owned_.push_back(made);
   }
+
+  /// The copy of a value that a node of the group owns; invalid if none does, or only a later one.
+  [[nodiscard]] ValueId copy_of_owned(ValueId value) const {
+    const NodeId owner = graph_.maker_of(value);
+    if (owner == WorkGraph::kNone || owner < group_.front() || owner > group_.back()) return {};
+    const auto node = std::ranges::lower_bound(group_, owner);
+    const auto place = static_cast<size_t>(node - group_.begin());
+    if (*node != owner || place >= owned_.size()) return {};
+    return ValueId{owned_[place].index + source().values[value].result};
+  }
+  [[nodiscard]] bool is_owned(ValueId value) const { return copy_of_owned(value).valid(); }
 
   /// The input that holds a leaf; invalid if the group does not read it.
   [[nodiscard]] ValueId input_of(ValueId leaf) const {
@@ -215,13 +232,13 @@ class Extraction {
   }
 
   [[nodiscard]] ValueId made_of(ValueId value) const {
-    const auto owned = owned_.find(value);
-    return owned != owned_.end() ? owned->second : copies_.at(value);
+    const ValueId owned = copy_of_owned(value);
+    return owned.valid() ? owned : copies_.at(value);
   }
 
   /// True if a value is known or is read from memory; in the latter case it is known from now on.
   bool is_there(ValueId value) {
-    if (owned_.contains(value) || copies_.contains(value)) return true;
+    if (is_owned(value) || copies_.contains(value)) return true;
     const bool is_input = reads_input(value);
     const auto leaf = graph_.is_free(value) && !is_input ? dense_leaf(value) : value;
     if (leaf) copies_[value] = read(*leaf, value);
@@ -239,10 +256,9 @@ class Extraction {
   [[nodiscard]] std::optional<ValueId> dense_leaf(ValueId value) const {
     if (views_ == WorkGraph::LeafViews::kOps) return std::nullopt;
     if (!std::holds_alternative<ReshapeOp>(source().def_of(value).kind)) return std::nullopt;
-    while (std::holds_alternative<ReshapeOp>(source().def_of(value).kind) &&
-           !owned_.contains(value))
+    while (std::holds_alternative<ReshapeOp>(source().def_of(value).kind) && !is_owned(value))
       value = source().def_of(value).operands.front();
-    if (owned_.contains(value)) return std::nullopt;
+    if (is_owned(value)) return std::nullopt;
     const bool is_input = reads_input(value);
     if ((graph_.is_free(value) && !is_input) || !graph_.layout_of(value).strides.empty())
       return std::nullopt;
@@ -260,23 +276,30 @@ class Extraction {
   WorkGraph::LeafViews views_;
   Sink sink_;
   std::vector<std::pair<ValueId, ValueId>> inputs_;  ///< Leaves, and the inputs that hold them.
-  // Thousands of groups are extracted: nodes of the maps are allocated from one piece of memory.
+  // Thousands of groups are extracted: nodes of the map are allocated from one piece of memory.
   std::array<std::byte, 4096> first_memory_;
   std::pmr::monotonic_buffer_resource memory_{first_memory_.data(), first_memory_.size()};
-  std::pmr::unordered_map<ValueId, ValueId> owned_{&memory_};   ///< Results of the group's nodes.
   std::pmr::unordered_map<ValueId, ValueId> copies_{&memory_};  ///< Free values and leaves.
-  std::vector<ValueId> operands_;                               ///< Of the current op.
-  std::vector<ValueId> again_;                                  ///< Of an op that is recomputed.
+  std::vector<ValueId> owned_;     ///< Copy of the first result of each of the group's nodes.
+  std::vector<ValueId> operands_;  ///< Of the current op.
+  std::vector<ValueId> again_;     ///< Of an op that is recomputed.
 };
 
 }  // namespace
 
 Subgraph WorkGraph::extract(std::span<const NodeId> group, LeafViews views) const {
-  return Extraction(*this, group, views, GraphSink(*fusion_)).run();
+  Subgraph out;
+  out.fusion = Extraction(*this, group, views, GraphSink(*fusion_, &out.in_plan)).run();
+  return out;
+}
+
+Fusion WorkGraph::extract_graph(std::span<const NodeId> group, LeafViews views) const {
+  return Extraction(*this, group, views, GraphSink(*fusion_, nullptr)).run();
 }
 
 uint64_t WorkGraph::structure_of(std::span<const NodeId> group) const {
-  return Extraction(*this, group, LeafViews::kOps, HashSink(op_hashes_, *fusion_)).run();
+  return Extraction(*this, group, LeafViews::kOps, HashSink(op_hashes_, *fusion_, group.size()))
+      .run();
 }
 
 void WorkGraph::hash_ops() {

@@ -74,6 +74,30 @@ TEST(GroupSchedulesTest, PartsTellOnlyWhatTheWholeWould) {
   }
 }
 
+// What the cheap test refuses, the judge refuses too: it is asked first to save the judging.
+TEST(GroupSchedulesTest, GroupsOfTooManyTensorsAreRefusedWithoutTheirGraphs) {
+  constexpr size_t kInputs = 150;
+  FusionBuilder b("sum");
+  const auto input = [&] { return b.input(DType::kF32, {4096, 1024}); };
+  ValueId sum = input();
+  for (size_t i = 0; i < kInputs; ++i) sum = b.add(sum, b.exp(input()));
+  b.output(sum);
+  const Fusion fusion = b.build();
+  const WorkGraph graph(fusion, kLimits);
+  const FamilySet families = scheduling_families();
+  GroupJudge judge(graph, kLimits, families);
+  size_t refused = 0;
+  std::vector<NodeId> group;
+  for (NodeId node = 0; node < graph.size(); ++node) {
+    group.push_back(node);
+    const bool may_fit = judge.may_fit(group);
+    EXPECT_EQ(judge.judge(group).legal, may_fit) << group.size();
+    refused += may_fit ? 0 : 1;
+  }
+  EXPECT_GT(refused, 0U);
+  EXPECT_LT(refused, group.size());
+}
+
 TEST(GroupSchedulesTest, WholesThatPartsCondemnAreNotScheduled) {
   const Trees trees(long_chain(48, 0));
   GroupSchedules schedules(trees.graph, kLimits, trees.options);

@@ -71,6 +71,7 @@ TEST(WorkGraphExtractionTest, GroupsAreGraphsOfTheirOwn) {
       for (NodeId first = 0; first + 3 <= graph.size(); ++first) {
         const std::vector<NodeId> group = {first, first + 1, first + 2};
         const Subgraph made = graph.extract(group, views);
+        EXPECT_EQ(graph.extract_graph(group, views), made.fusion) << seed;
         if (made.fusion.outputs.empty()) continue;
         ASSERT_THAT(verify(made.fusion), IsEmpty()) << seed;
         for (const ValueId output : made.fusion.outputs) {
