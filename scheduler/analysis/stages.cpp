@@ -25,8 +25,15 @@ double special_functions_of(const Fusion& fusion, ValueId value) {
 /// Collects what a stage needs, backwards from its results to the values that are available.
 class Distribution {
  public:
-  Distribution(const SegmentFacts& facts, const std::vector<KeptValue>& kept)
+  /// Which of a stage's parts are wanted.
+  enum class Detail : uint8_t {
+    kAll,
+    kValues,  ///< What it loads, computes, reduces and stores, without what that costs.
+  };
+  Distribution(const SegmentFacts& facts, const std::vector<KeptValue>& kept,
+               Detail detail = Detail::kAll)
       : facts_(facts),
+        detail_(detail),
         unfused_uses_(facts.fusion.values.size(), -1),
         last_use_(facts.fusion.values.size()) {
     for (const KeptValue& value : kept) {
@@ -292,6 +299,7 @@ class Distribution {
         stage.special_functions += special_functions_of(fusion(), value);
       }
     }
+    if (detail_ == Detail::kValues) return;
     stage.fused_products = count_fused_products(stage);
     stage.live_values = peak_live(stage);
   }
@@ -394,6 +402,7 @@ class Distribution {
   }
 
   const SegmentFacts& facts_;
+  const Detail detail_;
   std::set<ValueId> kept_;
   std::vector<OpId> inner_;    ///< Inner reductions.
   std::vector<ValueId> open_;  ///< Stack of collect().
@@ -403,11 +412,11 @@ class Distribution {
   IdMap<ValueId, size_t> last_use_;       ///< Last use of each value it computes.
 };
 
-/// Tile values that a stage reads to evaluate, reduce and store.
-std::set<ValueId> elements_read(const SegmentFacts& facts, const Stage& stage) {
-  std::set<ValueId> read;
+/// For every value, whether a stage reads elements of it to evaluate, reduce and store others.
+IdMap<ValueId, uint8_t> elements_read(const SegmentFacts& facts, const Stage& stage) {
+  IdMap<ValueId, uint8_t> read(facts.fusion.values.size());
   const auto add = [&](ValueId value) {
-    if (facts.is_tile(value)) read.insert(value);
+    if (facts.is_tile(value)) read[value] = 1;
   };
   for (const ValueId value : stage.computed) {
     for (const ValueId operand : facts.fusion.def_of(value).operands) add(operand);
@@ -430,12 +439,12 @@ StageList distribute_two_pass(const SegmentFacts& facts) {
 
 std::vector<bool> needed_later(const SegmentFacts& facts, const std::vector<KeptValue>& kept) {
   std::vector<bool> needed(kept.size(), false);
-  const StageList list = distribute(facts, kept);
+  const StageList list = Distribution(facts, kept, Distribution::Detail::kValues).run();
   for (size_t s = 0; s < list.stages.size(); ++s) {
-    const std::set<ValueId> read = elements_read(facts, list.stages[s]);
+    const IdMap<ValueId, uint8_t> read = elements_read(facts, list.stages[s]);
     for (size_t i = 0; i < kept.size(); ++i) {
       const ValueId value = kept[i].value;
-      if (!read.contains(value)) continue;
+      if (read[value] == 0) continue;
       // If blocks walk over rows, later rows need the values that all rows share.
       const bool is_common = facts.has_outer() && !facts.space.dependence[value].rows;
       if (facts.level[value] < static_cast<int>(s) || is_common) needed[i] = true;
