@@ -64,7 +64,7 @@ struct StageReads {
 /// the residency of accumulators. All schedules that share these and the stages have it in common,
 /// so whoever tries many computes it once.
 struct StageCosts {
-  StageCosts(const SegmentFacts& facts, const Schedule& schedule, const StageList& stages,
+  StageCosts(const SegmentFacts& facts, const Schedule& schedule, const StageList& stage_list,
              const CostConstants& constants);
 
   const StageList* list;  ///< Outlives this.

@@ -1,6 +1,7 @@
 #include "scheduler/families/multi_wave.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 
 #include "scheduler/analysis/kept_value.h"
@@ -259,11 +260,12 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
     proposal.candidates.push_back({schedule, *estimate, predict(work, *estimate, limits)});
     return true;
   };
+  // False if its kept values alone exceed shared memory, whatever its unroll.
   const auto consider = [&](Schedule schedule, SharedEstimates& shared) {
     schedule.min_blocks_per_sm = 1;
     if (auto rejection = check_schedule(facts, schedule, limits)) {
       nearest = std::move(rejection);
-      return;
+      return true;
     }
     // This rejects most schedules of long rows, without the full estimate.
     if (auto rejection = over_budget(
@@ -271,17 +273,18 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
             {.shared_bytes = kept_shared_bytes(facts, schedule), .blocks_per_sm = 1}, limits)) {
       rejection->value = static_cast<double>(row_shared_bytes(facts, schedule, shared.list()));
       nearest = std::move(rejection);
-      return;
+      return false;
     }
     const RowNeeds needs = row_needs(facts, schedule, shared.list(), shared.registers);
     int64_t fewer = 0;
     for (const int64_t blocks : occupancies(facts, schedule, needs, limits)) {
       // If there are no rows for more blocks, higher occupancy has no use.
       schedule.min_blocks_per_sm = blocks;
-      if (facts.has_outer() && persistent_grid(facts, schedule, limits) == fewer) return;
-      if (!add_candidate(schedule, shared, needs, blocks)) return;
+      if (facts.has_outer() && persistent_grid(facts, schedule, limits) == fewer) return true;
+      if (!add_candidate(schedule, shared, needs, blocks)) return true;
       fewer = schedule.persistent_blocks;
     }
+    return true;
   };
   // Registers for a second row, without a register limit that would spill them.
   const auto consider_prefetch = [&](Schedule schedule, const StageList& list) {
@@ -344,15 +347,21 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
               batch_count(facts, schedule) <= kMostPrefetchedBatches)
             in_registers.push_back({first, &kept});
         }
+        std::map<const std::vector<KeptValue>*, Rejection> too_large;
         for (const int64_t unroll : {1, 2, 4}) {
           if (unroll > 1 && unroll > batch_count(facts, schedule)) break;
           schedule.unroll = unroll;
+          const auto consider_kept = [&](const std::vector<KeptValue>& kept, size_t choice) {
+            if (const auto found = too_large.find(&kept); found != too_large.end()) {
+              nearest = found->second;
+              return;
+            }
+            schedule.kept = kept;
+            if (!consider(schedule, shared[choice])) too_large.emplace(&kept, *nearest);
+          };
           for (size_t i = 0; i < choices.size(); ++i) {
-            schedule.kept = choices[i].in_shared;
-            consider(schedule, shared[i]);
-            if (!needs_both || choices[i].split.empty()) continue;
-            schedule.kept = choices[i].split;
-            consider(schedule, shared[i]);
+            consider_kept(choices[i].in_shared, i);
+            if (needs_both && !choices[i].split.empty()) consider_kept(choices[i].split, i);
           }
           if (!is_long) continue;
           schedule.kept.clear();
