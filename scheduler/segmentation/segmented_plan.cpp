@@ -362,7 +362,7 @@ class SegmentedPlanner {
       }
       if (!refused) break;
       std::vector<MergeTree> intact;
-      for (MergeTree& tree : trees) dissolve(std::move(tree), judge, intact);
+      for (MergeTree& tree : trees) dissolve(std::move(tree), intact);
       trees = group_greedily(graph(), judge, order, std::move(intact)).groups;
     }
     std::vector<ChosenGroup> out;
@@ -434,7 +434,7 @@ class SegmentedPlanner {
   }
 
   /// The largest parts of a tree that contain no refused group.
-  static void dissolve(MergeTree tree, GroupJudge& judge, std::vector<MergeTree>& out) {
+  static void dissolve(MergeTree tree, std::vector<MergeTree>& out) {
     std::vector<const MergeTree*> wholes;
     for_each_whole(tree, [&](const MergeTree& whole) {
       wholes.push_back(&whole);
@@ -443,7 +443,7 @@ class SegmentedPlanner {
     std::set<const MergeTree*> broken;
     for (const MergeTree* whole : wholes | std::views::reverse) {
       const auto is_broken = [&](const MergeTree& part) { return broken.contains(&part); };
-      const bool is_refused = !whole->parts.empty() && !judge.judge(whole->nodes).legal;
+      const bool is_refused = !whole->parts.empty() && !whole->verdict->legal;
       if (is_refused || std::ranges::any_of(whole->parts, is_broken)) broken.insert(whole);
     }
     for_each_whole(tree, [&](MergeTree& whole) {

@@ -44,11 +44,8 @@ class Greedy {
         is_settled_(graph.size()) {}
 
   Grouping run(std::vector<MergeTree> groups) {
-    for (NodeId node = 0; node < graph_.size(); ++node) {
-      group_of_[node] = node;
-      trees_.push_back({.nodes = {node}});
-      if (!is_external(node)) trees_.back().verdict = &judge_.judge(std::span(&node, 1));
-    }
+    trees_.resize(graph_.size());
+    std::iota(group_of_.begin(), group_of_.end(), NodeId{0});
     // Pinned groups are complete from the beginning.
     const bool is_anew = std::ranges::all_of(
         groups, [](const MergeTree& tree) { return tree.parts.empty() && tree.nodes.size() > 1; });
@@ -57,9 +54,13 @@ class Greedy {
       for (const NodeId node : std::span(tree.nodes).subspan(1)) {
         reach_.merge(kept, node);
         group_of_[node] = kept;
-        trees_[node] = {};
       }
       trees_[kept] = std::move(tree);
+    }
+    for (NodeId node = 0; node < graph_.size(); ++node) {
+      if (group_of_[node] != node || !trees_[node].nodes.empty()) continue;
+      trees_[node].nodes = {node};
+      if (!is_external(node)) trees_[node].verdict = &judge_.judge(trees_[node].nodes);
     }
     merge_first(is_anew ? order_.first : MergeOrder::First::kNothing);
     merge_all();
