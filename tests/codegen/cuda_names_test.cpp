@@ -4,6 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <regex>
+
+#include "codegen/device/device_headers.h"
+
 namespace sinter::cuda_names_test {
 
 TEST(CudaNamesTest, MakesFreshIdentifiers) {
@@ -28,6 +32,23 @@ TEST(CudaNamesTest, NumbersSkipNamesThatAreTaken) {
   EXPECT_EQ(names.take("x_2"), "x_2_2");
   EXPECT_EQ(names.take("v_class"), "v_class");
   EXPECT_EQ(names.take("class"), "v_class_2");
+}
+
+/// A function of a header that a variable hides could not be called any more.
+TEST(CudaNamesTest, NoVariableHidesAFunctionOfTheDeviceHeaders) {
+  // At the start of a line; members are indented, and hide nothing.
+  const std::regex function("\n(?:__device__|SINTER_DEVICE)[^;{}()\n]*[ *&](\\w+)\\(");
+  int found = 0;
+  for (const EmbeddedHeader& header : embedded_device_headers()) {
+    const std::string text(header.text);
+    for (auto it = std::sregex_iterator(text.begin(), text.end(), function);
+         it != std::sregex_iterator(); ++it) {
+      const std::string name = (*it)[1];
+      EXPECT_NE(CudaNames().take(name), name) << header.name;
+      ++found;
+    }
+  }
+  EXPECT_GT(found, 50) << "the expression finds the functions";
 }
 
 }  // namespace sinter::cuda_names_test
