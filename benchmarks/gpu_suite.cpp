@@ -152,7 +152,12 @@ class Suite {
         sinter::Plan variant = *plan;
         // The first is what an Executable would run, so the compiler may still change the choice.
         auto& candidates = variant.kernels.front().candidates;
-        if (index != 0) candidates = {plan->kernels.front().candidates[index]};
+        if (index != 0) {
+          candidates = {plan->kernels.front().candidates[index]};
+          const auto finished = sinter::plan_finish(variant, sinter::KernelId{0},
+                                                    candidates.front().schedule, options.families);
+          if (!finished) return fail(finished.error());
+        }
         out.variants.push_back(
             {index, std::async(std::launch::async, [this, variant = std::move(variant)]() mutable {
                return sinter::compile_plan(std::move(variant), compiler_, cache_, {});
