@@ -34,13 +34,9 @@ struct NonPersistentGrid {
   /// of them. Not for warps that keep no row.
   double warps_doubling_ns;
   double clocks_per_instruction;  ///< Of a thread's dependent instruction chain.
-  /// Cost of 8-byte copies to shared memory beyond that of 16-byte copies, as bytes per clock and
-  /// SM.
-  double narrow_copy_bytes_per_clock;
-  /// p = 1 + overlap x (resident blocks - 1 + lone_overlap) ^ overlap_growth, at most most_overlap.
+  /// p = 1 + overlap x (resident blocks - 1 + lone_overlap) ^ overlap_growth.
   double overlap;
   double overlap_growth;
-  double most_overlap;
   /// Latency hiding among the warps of a single resident block, in units of one further block. 0
   /// for schedules that wait for copies of whole rows.
   double lone_overlap;
@@ -49,11 +45,6 @@ struct NonPersistentGrid {
   /// Reductions that store nothing along the row: fractional increase of DRAM time per doubling of
   /// the rows in flight on an SM, scaled by (1 - compute / memory)^3.
   double row_doubling_share;
-  /// The same per doubling of the bytes in flight beyond saturations_before_queueing times what
-  /// saturates DRAM. Only for rows that are loaded whole. All threads of a full SM count, even
-  /// those for which registers leave no room, so that more registers never predict a slower plan.
-  double oversaturation_share;
-  double saturations_before_queueing;
   /// Compute as a share of DRAM time at which such reductions expose their whole latency. Below it
   /// the exposed part falls with the square of the share.
   double waiting_compute_share;
@@ -139,9 +130,6 @@ struct CostConstants {
   double pipeline_warps_exponent;
   /// Share of L1 that keeps rows for a second read; writes, weights and later rows take the rest.
   double l1_row_share;
-  /// How fast the hit rate falls once the resident rows outgrow that share: a cyclic pattern
-  /// thrashes, so hits fall faster than in proportion.
-  double l1_thrash;
   /// DRAM time per GB added by reads of normal priority, at an even mix of reads and writes: L2
   /// then alternates between write-backs and reads. A cost per GB holds for both cards; a share of
   /// DRAM time would differ.
@@ -173,10 +161,8 @@ struct CostConstants {
   double cluster_doubling_ns;
   /// Start of a kernel with clusters: blocks start together and synchronise before the first store.
   double cluster_start_us;
-  double hiding_exponent;  ///< Latency hiding by resident blocks.
   /// Warps that hide as much latency as one block where rows have no barrier.
   double free_warps;
-  double own_issue_share;  ///< Share of a block's issue time that its warps do not hide.
   /// Share of issue slots that dependent code fills with enough warps resident.
   double issue_efficiency;
   /// Address arithmetic, predicate and the access, per vector; from SASS.

@@ -145,7 +145,7 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
   const double free = std::max(blocks, warps / constants.free_warps);
   const double resident = work.has_barriers ? blocks : free;
   const auto exposed = [&](double latency_ns, double beside) {
-    return waves * (latency_ns / kNsPerUs) / std::pow(beside, constants.hiding_exponent);
+    return waves * (latency_ns / kNsPerUs) / beside;
   };
   if (work.partial_bytes > 0.0 && work.last_block_us <= 0.0) {
     out.second_stage_us = second_kernel_time(work.partial_bytes, limits);
@@ -172,12 +172,8 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
     const double computing = work.element_slots / (non_persistent.balanced_slots_per_byte *
                                                    std::max(work.bytes_read, 1.0));
     const double idle_share = std::max(0.0, 1.0 - computing);
-    const double crowding = std::log2(std::max(
-        1.0, work.row_bytes_at_once /
-                 (non_persistent.saturations_before_queueing * limits.bytes_in_flight_per_sm)));
     out.memory_us *= 1.0 + sum_share * idle_share * idle_share * idle_share *
-                               (non_persistent.row_doubling_share * std::log2(work.rows_at_once) +
-                                non_persistent.oversaturation_share * crowding);
+                               non_persistent.row_doubling_share * std::log2(work.rows_at_once);
     rest = std::max({out.memory_us, out.l2_us, out.special_us, out.shared_us});
     out.issue_us *= std::pow(non_persistent.busy_warps / warps, non_persistent.warps_exponent);
     // Warps that wait for an instruction fetch issue nothing.
@@ -193,8 +189,9 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
     // With few resident blocks, loads and computation alternate.
     const double alternation_us =
         non_persistent.alternation_share * std::min(out.memory_us, out.issue_us) / blocks;
-    const double narrow_us = work.narrow_copy_bytes /
-                             (non_persistent.narrow_copy_bytes_per_clock * clocks_per_us * working);
+    // A copy of 8 bytes takes the data path of L1 as long as one of 16.
+    const double narrow_us =
+        work.narrow_copy_bytes / (limits.shared_bytes_per_clock * clocks_per_us * working);
     const double bound_us =
         std::max({rest, out.issue_us, in_rounds_us}) + alternation_us + narrow_us;
     // The data that a wave wrote leaves L2 while the next wave waits.
@@ -205,8 +202,7 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
     const double lone = work.waits_for_copies ? 0.0 : non_persistent.lone_overlap;
     const double beside = blocks - 1.0 + lone;
     const double exponent =
-        std::min(non_persistent.most_overlap,
-                 1.0 + non_persistent.overlap * std::pow(beside, non_persistent.overlap_growth));
+        1.0 + non_persistent.overlap * std::pow(beside, non_persistent.overlap_growth);
     const double wait_us = (1.0 - hidden) * std::max(0.0, out.block_latency_us - draining_us);
     const double both_us = std::pow(
         std::pow(bound_us, exponent) + std::pow((std::ceil(waves) - 1.0) * wait_us, exponent),
@@ -224,10 +220,13 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
                    work.end_ns / kNsPerUs + work.uneven_us;
   const double slots_us =
       work.loads_once ? std::max(0.0, waves - 1.0) * (out.block_latency_us + idle_latency_us) : 0.0;
-  const double exponent = constants.non_persistent.most_overlap;
-  add_total(
-      std::pow(std::pow(throughput, exponent) + std::pow(slots_us, exponent), 1.0 / exponent));
+  add_total(overlapped_time(throughput, slots_us, constants));
   return out;
+}
+
+double overlapped_time(double throughput_us, double chain_us, const CostConstants& constants) {
+  const double exponent = constants.pipeline_overlap_exponent;
+  return std::pow(std::pow(throughput_us, exponent) + std::pow(chain_us, exponent), 1.0 / exponent);
 }
 
 }  // namespace sinter

@@ -15,15 +15,15 @@ namespace sinter {
 //
 // Persistent grids:
 //   total = launch + max(DRAM, L2, issue, SFU, shared) + exposed + spill
-//   exposed = waves x critical path of one block / (resident blocks per SM ^ hiding_exponent);
+//   exposed = waves x critical path of one block / resident blocks per SM;
 //             blocks without barriers count by their warps
 //
 // Non-persistent grids: throughput and latency join as a p-norm, whose p grows with the resident
 // blocks:
 //   total = launch + (max(...)^p + ((waves - 1) x critical path)^p)^(1/p) + last wave + spill
 //
-// Pointwise tiles load once, so each block also takes the idle DRAM latency: (waves - 1) x
-// (critical path + that latency) joins the throughput with the exponent most_overlap.
+// Pointwise tiles load once, so each block also takes the idle DRAM latency: the throughput and
+// (waves - 1) x (critical path + that latency) overlap as in pipelines (overlapped_time()).
 
 /// What a family knows about a schedule beyond its resources.
 struct WorkEstimate {
@@ -49,11 +49,8 @@ struct WorkEstimate {
                            ///< rows (CostConstants::staying_share).
   double rounds = 1.0;     ///< Rows per block, one after the other. Each repeats the spills.
   double end_ns = 0.0;     ///< Once per block, after its last row.
-  double element_slots = 0.0;  ///< Of issue_slots, those per element, each once.
-  double rows_at_once = 1.0;   ///< Rows in flight on an SM with all threads resident.
-  /// Bytes in flight on such an SM if blocks load their rows whole; 0 if rows are loaded in several
-  /// chunks.
-  double row_bytes_at_once = 0.0;
+  double element_slots = 0.0;      ///< Of issue_slots, those per element, each once.
+  double rows_at_once = 1.0;       ///< Rows in flight on an SM with all threads resident.
   bool walks_rows = false;         ///< Keeps nothing of a row: every stage loads it by chunks.
   bool reads_rows_again = false;   ///< Several stages load elements that are not kept.
   double missed_again = 0.0;       ///< L1 miss rate of those second reads.
@@ -67,6 +64,9 @@ struct WorkEstimate {
 
 Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
                    const DeviceLimits& limits);
+
+/// Microseconds of a throughput and a chain of latencies that overlap in part: their p-norm.
+double overlapped_time(double throughput_us, double chain_us, const CostConstants& constants);
 
 /// Bandwidth of a mix of reads and writes, in bytes per microsecond: reads alone reach
 /// read_efficiency of the data-sheet figure, an even mix and writes copy_efficiency.

@@ -220,8 +220,7 @@ RereadMisses reread_misses(double sm_bytes, double all_bytes, const ResourceEsti
       std::max(0.0, static_cast<double>(unified_l1_bytes(limits)) - shared_bytes);
   const double l1_overflow = 1.0 - constants.l1_row_share * l1_bytes / sm_bytes;
   const double l2_share = static_cast<double>(limits.l2_bytes) / 2.0;  // Half holds written lines.
-  return {.l1 = std::clamp(constants.l1_thrash * l1_overflow, 0.0, 1.0),
-          .l2 = std::max(0.0, 1.0 - l2_share / all_bytes)};
+  return {.l1 = std::max(0.0, l1_overflow), .l2 = std::max(0.0, 1.0 - l2_share / all_bytes)};
 }
 
 namespace {
@@ -355,11 +354,6 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   work.bytes_read += again * misses.l1 * misses.l2;
   work.reads_rows_again = again > 0.0;
   work.missed_again = misses.l1;
-  if (chunk_count(facts, schedule) == 1 && estimate.blocks_per_sm > 0) {
-    work.row_bytes_at_once = estimate.bytes_in_flight_per_sm /
-                             static_cast<double>(estimate.blocks_per_sm * estimate.threads) *
-                             static_cast<double>(limits.threads_per_sm);
-  }
   work.rows_at_once =
       std::max(1.0, static_cast<double>(limits.threads_per_sm) /
                         static_cast<double>(schedule.threads_per_row * schedule.cluster_size()));
@@ -385,10 +379,6 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
         return kept.residency == Residency::kShared &&
                facts.space.find_input(kept.value) == nullptr;
       });
-  // A grid smaller than the device has fewer resident blocks per SM.
-  const double sharing =
-      std::clamp(static_cast<double>(estimate.blocks) / static_cast<double>(limits.sm_count), 1.0,
-                 static_cast<double>(std::max<int64_t>(estimate.blocks_per_sm, 1)));
   const std::vector<ValueId> ahead = prefetched_inputs(facts, schedule);
   double arrival_ns = row.block_start_ns;  // Arrival of a prefetched row.
   const bool unrolls = unrolls_batches(facts, schedule);
@@ -453,12 +443,6 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
                         static_cast<double>(schedule.cluster_size()) *
                         (exchange.instructions + merged);
     work.block_latency_ns += exchange.latency_ns;
-    // The block's own instructions at its share of the SM's issue slots.
-    const double block_instructions =
-        static_cast<double>(schedule.rows_per_block) * gone_through * per_element / kWarp;
-    const double clocks = block_instructions / limits.issue_per_clock * sharing;
-    if (!passes)
-      work.block_latency_ns += constants.own_issue_share * clocks / limits.clock_mhz * 1000.0;
   }
   if (schedule.persistent_blocks > 0)
     work.rounds = std::max(1.0, rows / static_cast<double>(rows_at_once(schedule)));

@@ -179,7 +179,7 @@ class TwoPassWork {
                             static_cast<double>(schedule_.vector_width);
     const double clocks = elements * element_issue_slots(facts_, stage, schedule_, constants_) /
                           static_cast<double>(kWarp) / limits_.issue_per_clock * sharing;
-    return constants_.own_issue_share * clocks / limits_.clock_mhz * 1000.0;
+    return clocks / limits_.clock_mhz * 1000.0;
   }
 
   /// Latency of one row in the first pass: it arrives chunk by chunk, and its threads synchronise.
@@ -197,7 +197,7 @@ class TwoPassWork {
     }
     latency += schedule_.threads_per_row > kWarp ? constants_.row.block_exchange_ns
                                                  : constants_.row.warp_exchange_ns;
-    latency += cluster_exchange_time(schedule_.cluster_size(), constants_) + own_issue_ns(stage);
+    latency += cluster_exchange_time(schedule_.cluster_size(), constants_);
   }
 
   /// Latency of one row in the second pass: the row waits for each of its chunks. Inputs that all
@@ -205,16 +205,16 @@ class TwoPassWork {
   void wait_for_tile(const Stage& stage) {
     if (stage.outer.empty() && stage.outputs.empty()) return;
     double& latency = work_.free_latency_ns;
-    const double own = own_issue_ns(stage);
     double arrival = 0.0;
     if (reads_full(facts_, stage)) {
       const double missing = row_bytes(facts_, list_).again > 0.0 ? tile_misses_.l1 : 1.0;
       arrival = chunks_ *
                 (missing * constants_.row.chunk_ns + (1.0 - missing) * constants_.row.l1_chunk_ns);
     }
-    // A prefetched row arrives while the row before it is processed.
-    latency += schedule_.prefetch_rows() > 0 ? arrival / tile_rows() + std::max(arrival, own)
-                                             : arrival + own;
+    // A prefetched row arrives while the instructions of the row before it are issued.
+    latency += schedule_.prefetch_rows() > 0
+                   ? arrival / tile_rows() + std::max(0.0, arrival - own_issue_ns(stage))
+                   : arrival;
     const auto common = static_cast<double>(
         std::ranges::count_if(stage.loads, [&](ValueId value) { return !facts_.is_full(value); }));
     latency += chunks_ * constants_.row.cache_latency_ns * common / tile_rows();

@@ -52,12 +52,6 @@ double fill_time(const SegmentFacts& facts, const Schedule& schedule, double byt
          mixed_bandwidth(limits, bytes_read, bytes_written);
 }
 
-/// Microseconds of throughput and of the rows' dependency chain, which overlap in part.
-double overlapped_time(double throughput_us, double chain_us, const CostConstants& constants) {
-  const double exponent = constants.pipeline_overlap_exponent;
-  return std::pow(std::pow(throughput_us, exponent) + std::pow(chain_us, exponent), 1.0 / exponent);
-}
-
 /// Microseconds until the groups of a block have done its rows. `iteration_ns`: time of a group for
 /// the rows of one iteration; `row_ns`: for a single row.
 double chain_time(const Schedule& schedule, double rows, double iteration_ns, double row_ns,
@@ -109,7 +103,7 @@ double weight_bytes(const SegmentFacts& facts, const Schedule& schedule,
                                           (estimate.shared_bytes + limits.shared_bytes_reserved));
   const double l1 = std::max(0.0, static_cast<double>(unified_l1_bytes(limits)) - shared);
   const double overflow = 1.0 - constants.l1_row_share * l1 / bytes;
-  return bytes * std::clamp(constants.l1_thrash * overflow, 0.0, 1.0);
+  return bytes * std::max(0.0, overflow);
 }
 
 }  // namespace

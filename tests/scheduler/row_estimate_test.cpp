@@ -241,9 +241,6 @@ TEST(RowEstimateTest, PassingBlocksOverlapWithThoseBesideThem) {
   NonPersistentGrid faster = kConstants.non_persistent;
   faster.overlap_growth *= 1.2;
   EXPECT_LT(exposed(8, faster), exposed(8, non_persistent));
-  NonPersistentGrid loose = kConstants.non_persistent;
-  loose.most_overlap = 1.5;
-  EXPECT_GT(exposed(8, loose), exposed(8, non_persistent));
 }
 
 /// Text that SMs do not keep, SMs that clusters leave over, and computing beside loading.
@@ -331,18 +328,6 @@ TEST(RowEstimateTest, SumsHideTheirWaits) {
   EXPECT_NEAR(sums([](auto& work, auto&) { work.rows_at_once = 8.0; }).memory_us / sum.memory_us,
               1.0 + 3.0 * kConstants.non_persistent.row_doubling_share * std::pow(idle_share, 3.0),
               1e-12);
-  const auto oversaturated_us = [&](double share) {
-    return sums([&](auto& work, auto& non_persistent) {
-             work.row_bytes_at_once =
-                 share * non_persistent.saturations_before_queueing * h200.bytes_in_flight_per_sm;
-           })
-        .memory_us;
-  };
-  EXPECT_EQ(oversaturated_us(0.5), sum.memory_us);
-  EXPECT_NEAR(
-      oversaturated_us(4.0) / sum.memory_us,
-      1.0 + 2.0 * kConstants.non_persistent.oversaturation_share * std::pow(idle_share, 3.0),
-      1e-12);
   const auto waits_us = [&](double computing) {
     return sums([&](auto& work, auto& non_persistent) {
              work.element_slots =

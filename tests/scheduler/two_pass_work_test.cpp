@@ -66,7 +66,9 @@ TEST(TwoPassWorkTest, AccumulatorsMoveOnceATile) {
   EXPECT_EQ(one.partial_bytes, partials);
   EXPECT_EQ(eight.partial_bytes, partials);
   EXPECT_EQ(one.bytes_written, static_cast<double>(facts().bytes_written) + partials);
-  EXPECT_DOUBLE_EQ(eight.l2_bytes, two.l2_bytes + 2.0 * 6.0 * partials) << "back and forth";
+  const double back_and_forth = 2.0 * 6.0 * partials;
+  EXPECT_GT(eight.l2_bytes, two.l2_bytes + 0.9 * back_and_forth);
+  EXPECT_LT(eight.l2_bytes, two.l2_bytes + back_and_forth) << "L1 keeps more of smaller tiles";
   EXPECT_GT(eight.bytes_written, one.bytes_written) << "L2 holds no such rows beside them";
   const SegmentFacts narrow = canned_facts("layer_norm_backward", 8192, 1024);
   EXPECT_EQ(work_of(narrow, 4).bytes_written, work_of(narrow, 16).bytes_written) << "but these";
@@ -86,8 +88,7 @@ TEST(TwoPassWorkTest, EveryConstantMatters) {
     EXPECT_GT(cost(constants), cost(kConstants));
   }
   for (double CostConstants::*member :
-       {&CostConstants::memory_wait_ns, &CostConstants::own_issue_share,
-        &CostConstants::instructions_per_access}) {
+       {&CostConstants::memory_wait_ns, &CostConstants::instructions_per_access}) {
     CostConstants constants = kConstants;
     constants.*member *= 2.0;
     EXPECT_GT(cost(constants), cost(kConstants));
