@@ -1,7 +1,5 @@
 #include "runtime/compile/compile_plan.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <optional>
@@ -71,12 +69,6 @@ class PlanCompiler {
       : plan_(std::move(plan)), compiler_(compiler), cache_(cache), options_(options) {}
 
   Result<CompiledPlan> run() {
-    if (const auto violations = plan_violations(plan_, 0); !violations.empty()) {
-      return fail(
-          {.kind = ErrorKind::kInvalidArgument,
-           .message = fmt::format("the plan does not hold together: {}", violations.front()),
-           .remedy = "after taking another schedule for a kernel, call plan_finish()"});
-    }
     for (size_t i = 0; i < plan_.kernels.size(); ++i) compiled_.push_back(std::nullopt);
     // What finishes partial results waits for the grid that leaves them.
     if (auto done = compile([](const KernelPlan& kernel) { return !kernel.finishes; }); !done)
