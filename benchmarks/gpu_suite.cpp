@@ -2,16 +2,15 @@
 // floor and the prediction. With --variants it times further candidates of each plan too, which is
 // what the cost model is calibrated on.
 
-#include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
-
 #include <fmt/chrono.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <ctime>
 #include <deque>
 #include <fstream>
 #include <future>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "runtime/check/device_run.h"
@@ -30,8 +29,8 @@ struct Case {
   std::string fusion;
   int64_t rows = 0;
   int64_t columns = 0;
-  std::vector<sinter::SchedulePin>
-      pins{};  ///< Each is planned for itself; none: those of all cases.
+  /// Each is planned for itself; none: those of all cases.
+  std::vector<sinter::SchedulePin> pins{};
 };
 
 sinter::Result<Case> parse_case(const std::string& text) {
@@ -47,7 +46,7 @@ sinter::Result<Case> parse_case(const std::string& text) {
 }
 
 /// The cases of a file that `sinter_cost_model untimed` wrote, each with the schedules to time.
-sinter::Result<std::vector<Case>> read_cases(const std::string& path) {
+sinter::Result<std::vector<Case>> read_cases(const std::string& path) try {
   std::ifstream file(path);
   const nlohmann::json listed = nlohmann::json::parse(file);
   std::vector<Case> out;
@@ -61,6 +60,10 @@ sinter::Result<std::vector<Case>> read_cases(const std::string& path) {
     out.push_back(std::move(item));
   }
   return out;
+} catch (const nlohmann::json::exception& error) {
+  return fail({.kind = sinter::ErrorKind::kInvalidArgument,
+               .message = fmt::format("{}: {}", path, error.what()),
+               .remedy = "`sinter_cost_model untimed --out` writes such files"});
 }
 
 /// "family=multi_wave,threads_per_row=256,unroll=2,residency=shared"
@@ -292,11 +295,13 @@ int main(int argc, char** argv) {
   int variants = 0;
   int top = 1;
   std::string json_path;
-  app.add_option("cases", cases, "fusion:rows:columns ...");
   std::string cases_path;
-  app.add_option("--schedules", cases_path,
-                 "more cases, and what to time of them: from sinter_cost_model untimed")
+  CLI::Option_group* what = app.add_option_group("what to time");
+  what->add_option("cases", cases, "fusion:rows:columns ...");
+  what->add_option("--schedules", cases_path,
+                   "more cases, and what to time of them: from sinter_cost_model untimed")
       ->check(CLI::ExistingFile);
+  what->require_option();
   app.add_option("--variants", variants, "further candidates of each kind to time");
   app.add_option("--top", top, "candidates to time, best predicted first");
   app.add_option("--json", json_path, "write results here");
@@ -346,7 +351,7 @@ int main(int argc, char** argv) {
   if (!cases_path.empty()) {
     auto listed = read_cases(cases_path);
     if (!listed) return report(listed.error());
-    items.insert(items.end(), listed->begin(), listed->end());
+    std::ranges::move(*listed, std::back_inserter(items));
   }
   const std::string date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
   Suite suite(**driver, *limits, std::move(*compiler), *copy_rate, std::move(options));

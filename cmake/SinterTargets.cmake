@@ -189,10 +189,11 @@ endfunction()
 #                 [QUICK [SLOW <regex> ...]] [FULL <filter> ...])
 #
 # Makes executable sinter_<folder>_tests and registers each of its tests with CTest under the label
-# <folder>. Sources that define macros are among ALONE: they are never joined with others. A test whose full name contains "Gpu" gets the label gpu as well. With QUICK all of them
-# get the label quick, but those whose names match a regex of SLOW: tests that take seconds. What
-# FULL names, as --gtest_filter does, takes a slice of its cases (tests/support/effort.h); `ctest -C
-# full` runs it once more, with all of them.
+# <folder>. Sources that define macros are among ALONE: they are never joined with others. A test
+# whose full name contains "Gpu" gets the label gpu as well. With QUICK all of them get the label
+# quick, but those whose names match a regex of SLOW: tests that take seconds. What FULL names, as
+# --gtest_filter does, takes a slice of its cases (tests/support/effort.h); `ctest -C full` runs it
+# once more, with all of them.
 function(sinter_add_test folder)
   cmake_parse_arguments(PARSE_ARGV 1 arg "QUICK" "TIMEOUT" "SOURCES;ALONE;LINK;LABELS;SLOW;FULL")
   if(NOT arg_SOURCES)

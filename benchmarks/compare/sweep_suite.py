@@ -71,15 +71,20 @@ def chosen_of(texts, top, each, spread):
     return list(dict.fromkeys(out))
 
 
-def read_schedules(path):
-    """Texts of the schedules to time by kernel, type and shape, from `sinter_cost_model untimed`."""
-    listed = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))["suite"]
-    return {(row["kernel"], row["type"], tuple(row["shape"])): row["schedules"] for row in listed}
-
-
 def key_of(case):
     """What names a case in a result file."""
     return case.name, case.type, tuple(case.sizes.values())
+
+
+def key_of_row(row):
+    """The same of a row of the file."""
+    return row["kernel"], row["type"], tuple(row["shape"])
+
+
+def read_schedules(path):
+    """Texts of the schedules to time by key_of(), from `sinter_cost_model untimed`."""
+    listed = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))["suite"]
+    return {key_of_row(row): row["schedules"] for row in listed}
 
 
 def schedules_of(options, cases, report):
@@ -146,7 +151,7 @@ def main():
         print(text, flush=True)
         failures.append(text)
 
-    done = {(row["kernel"], row["type"], tuple(row["shape"])) for row in state["results"]}
+    done = {key_of_row(row) for row in state["results"]}
     cases = [case for case in suite_cases(options.what, options.types.split(","), str(HERE / "suite_peers.py"))
              if key_of(case) not in done]
     taken = schedules_of(options, cases, report)

@@ -35,10 +35,20 @@ struct Options {
   bool with_held_out = false;
 };
 
+/// The problems of a set on a device. Times of another one are left out.
+void on_device(TimedSet& set, const std::string& device) {
+  const auto limits = find_device(device);
+  if (!limits) throw std::runtime_error("there is no device " + device);
+  if (limits->name == set.limits.name) return;
+  set.limits = *limits;
+  for (TimedProblem& problem : set.problems) problem.timed.clear();
+}
+
 std::vector<TimedSet> sets_of(const Options& options) {
   std::vector<TimedSet> sets;
   for (const std::string& list : options.lists) {
     TimedSet set = read_timed_set(list, options.suite, options.results);
+    if (!options.device.empty()) on_device(set, options.device);
     for (const auto& [name, value] : options.given) {
       const CostConstantField* field = find_cost_constant(name);
       if (field == nullptr) throw std::runtime_error("there is no constant " + name);
@@ -188,15 +198,7 @@ int ablate_all(const Options& options) {
 int list_untimed(const Options& options) {
   nlohmann::json out = {{"suite", nlohmann::json::array()}, {"canned", nlohmann::json::array()}};
   size_t count = 0;
-  for (TimedSet& set : sets_of(options)) {
-    if (!options.device.empty()) {
-      const auto limits = find_device(options.device);
-      if (!limits) throw std::runtime_error("there is no device " + options.device);
-      if (limits->name != set.limits.name) {
-        set.limits = *limits;
-        for (TimedProblem& problem : set.problems) problem.timed.clear();
-      }
-    }
+  for (const TimedSet& set : sets_of(options)) {
     for (const ToTime& item : untimed_choices(set, options.best)) {
       nlohmann::json row = item.problem->key;
       for (const Schedule& schedule : item.schedules) row["schedules"].push_back(print(schedule));

@@ -27,8 +27,8 @@ struct TimedProblem {
   nlohmann::json key;  ///< Its "kernel", "type" and "shape", or "fusion", "rows" and "cols".
   SegmentFacts facts;
   std::vector<TimedSchedule> timed;
-  std::vector<Schedule>
-      spilled{};  ///< Timed and left out: re-planning takes the next best instead.
+  /// Timed and left out: re-planning takes the next best instead.
+  std::vector<Schedule> spilled{};
 };
 
 /// What a device was timed with.

@@ -109,7 +109,7 @@ struct CostConstants {
   /// first use.
   double pipeline_register_limit;
   double pipeline_wanted_registers;
-  double pipeline_overlap_exponent;  ///< Joins throughput and the rows' critical path.
+  double pipeline_overlap_exponent;  ///< Joins throughput and latency; of tiles too.
   double pipeline_memory_share;      ///< DRAM time relative to loads by all threads.
   /// Fill of the pipeline: a group waits for its first row for this share of the time in which all
   /// stages of all blocks arrive.
