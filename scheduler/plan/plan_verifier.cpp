@@ -12,6 +12,7 @@
 #include "scheduler/plan/plan_edit.h"
 #include "scheduler/plan/tensor_slots.h"
 #include "scheduler/plan/workspace.h"
+#include "scheduler/schedule/accumulators.h"
 #include "scheduler/schedule/family_names.h"
 #include "scheduler/schedule/last_block.h"
 #include "scheduler/schedule/pipeline.h"
@@ -101,6 +102,7 @@ class PlanVerifier {
         const auto kernel = std::get<KernelId>(steps_[step_]);
         add_kernel(kernel);
         check_blocks(kernel);
+        check_partials(kernel);
       }
     }
     add_results();
@@ -280,6 +282,53 @@ class PlanVerifier {
     });
     if (is_shared && has_results && !is_whole)
       report("nothing finishes the partial results of segment {}", id.index);
+  }
+
+  // ---- Partial results
+
+  /// Checks that the partial results of a kernel are as many as its grid leaves, and that the
+  /// kernel that finishes them reads all of them. A schedule that was taken without plan_finish()
+  /// breaks this.
+  void check_partials(KernelId id) {
+    const KernelPlan& kernel = plan_.kernels[id];
+    if (kernel.finishes || kernel.is_part) return;
+    const SegmentFacts& facts = kernel.facts;
+    const Schedule& schedule = kernel.chosen().schedule;
+    const bool is_shared = facts.has_outer() && schedule.persistent_blocks > 0;
+    std::map<ValueId, const WorkspaceTensor*> partials;  // By reduction's result, in the plan.
+    for (const WorkspaceTensor& tensor : plan_.workspace) {
+      const bool holds_partials = tensor.holds == WorkspaceTensor::Holds::kPartials ||
+                                  tensor.holds == WorkspaceTensor::Holds::kOwnPartials;
+      if (holds_partials && tensor.writer == PlanStep(id)) partials.emplace(tensor.value, &tensor);
+    }
+    const std::vector<OpId> none;
+    const std::vector<OpId>& reductions = is_shared ? facts.outer_reductions : none;
+    if (partials.size() != reductions.size())
+      report("segment {} leaves partial results of {} reductions, and the workspace holds {}",
+             id.index, reductions.size(), partials.size());
+    if (!is_shared && is_finished(id))
+      report("segment {} leaves no partial results, and a kernel finishes them", id.index);
+    for (const OpId reduction : reductions) {
+      const ValueId result = facts.fusion.ops[reduction].results.front();
+      const auto found = partials.find(kernel.in_plan.empty() ? result : kernel.in_plan.at(result));
+      if (found == partials.end()) continue;
+      const int64_t element = bytes_of(facts.fusion.values[result].type);
+      const int64_t left =
+          partial_rows(schedule) * (facts.is_total(reduction) ? 1 : facts.space.columns);
+      if (found->second->bytes != left * element)
+        report("segment {} leaves {} partial results, and the workspace holds {}", id.index, left,
+               found->second->bytes / element);
+      const auto finish = plan_.finish_of(id);
+      if (!finish) continue;
+      const KernelPlan& finishing = plan_.kernels[*finish];
+      for (const ValueId input : finishing.facts.fusion.inputs) {
+        if (finishing.in_plan.at(input) != found->first) continue;
+        const int64_t read = element_count(finishing.facts.fusion.values[input].shape);
+        if (read != left)
+          report("segment {} leaves {} partial results, and segment {} finishes {}", id.index, left,
+                 finish->index, read);
+      }
+    }
   }
 
   // ---- Writers

@@ -82,6 +82,28 @@ TEST_F(CompilePlanTest, PersistentKernelsAreComparedAsTheyWerePlanned) {
               0.05 * attempt.proposed.predicted.total_us);
 }
 
+// Its second kernel would sum as many partial results as the former grid leaves.
+TEST_F(CompilePlanTest, RefusesAPlanWhosePartialResultsAreOfAnotherGrid) {
+  Plan planned = plan(find_canned_fusion("row_and_total_loss")->build(),
+                      {{"rows", 65536}, {"cols", 1024}}, limits_, {.families = families_})
+                     .value();
+  ASSERT_EQ(planned.kernels.size(), 2U);
+  auto& candidates = planned.kernels.front().candidates;
+  const auto other = std::ranges::find_if(candidates, [&](const ProposedSchedule& candidate) {
+    return candidate.schedule.finish == candidates[0].schedule.finish &&
+           candidate.schedule.persistent_blocks != candidates[0].schedule.persistent_blocks;
+  });
+  ASSERT_NE(other, candidates.end());
+  candidates = {ProposedSchedule(*other)};
+  const auto refused = compile_plan(planned, *compiler_, cache_);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorKind::kInvalidArgument);
+  EXPECT_THAT(refused.error().remedy, HasSubstr("plan_finish()"));
+  ASSERT_TRUE(plan_finish(planned, KernelId{0}, candidates.front().schedule, families_));
+  const auto compiled = compile_plan(std::move(planned), *compiler_, cache_);
+  EXPECT_TRUE(compiled) << compiled.error().text();
+}
+
 TEST_F(CompilePlanTest, ARelaxedScheduleThatLostIsNotCompiledAgain) {
   FamilySet families = families_;
   // Fewer blocks are always slower, spilled or not.

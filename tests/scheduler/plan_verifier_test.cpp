@@ -5,11 +5,14 @@
 
 #include <gmock/gmock.h>
 
+#include <tuple>
+
 #include "fusion_ir/fusion_builder.h"
 #include "scheduler/families/random_scheduler.h"
 #include "scheduler/plan/plan_edit.h"
 #include "scheduler/plan/plan_options.h"
 #include "scheduler/planning/planner.h"
+#include "scheduler/schedule/accumulators.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/h200.h"
 #include "tests/support/random_graph.h"
@@ -251,6 +254,52 @@ TEST(PlanVerifierTest, FindsKernelsThatAreNotTheSame) {
       continue;
     EXPECT_THAT(said(id, {0}), no_first) << "of another graph";
   }
+}
+
+// Every candidate of a kernel, taken without planning its finish: it holds only where the grid is
+// that of the planned schedule.
+TEST(PlanVerifierTest, FindsPartialResultsOfAnotherGrid) {
+  int found = 0;
+  for (const char* name : {"row_and_total_loss", "layer_norm_backward", "column_sum"}) {
+    const Plan whole = plan(find_canned_fusion(name)->build(), {{"rows", 65536}, {"cols", 1024}},
+                            *find_device("H200"))
+                           .value();
+    const auto finish = [](const Schedule& schedule) {
+      return std::tuple(schedule.finish, partial_rows(schedule));
+    };
+    const Schedule& planned = whole.kernels.front().chosen().schedule;
+    for (const ProposedSchedule& other : whole.kernels.front().candidates) {
+      Plan plan = whole;
+      plan.kernels.front().candidates = {other};
+      if (finish(other.schedule) == finish(planned)) continue;
+      ++found;
+      EXPECT_THAT(plan_violations(plan), Contains(HasSubstr("partial results")))
+          << name << "\n"
+          << print(other.schedule);
+      ASSERT_TRUE(plan_finish(plan, {0}, other.schedule, scheduling_families()));
+      EXPECT_THAT(plan_violations(plan), IsEmpty()) << name << "\n" << print(other.schedule);
+    }
+  }
+  EXPECT_GT(found, 10);
+}
+
+TEST(PlanVerifierTest, FindsPartialResultsThatAreNotAllFinished) {
+  Plan planned = plan(find_canned_fusion("row_and_total_loss")->build(),
+                      {{"rows", 65536}, {"cols", 1024}}, *find_device("H200"))
+                     .value();
+  Plan other = planned;
+  const Schedule& taken = planned.kernels.front().chosen().schedule;
+  const auto differs = [&](const ProposedSchedule& candidate) {
+    return candidate.schedule.finish == taken.finish &&
+           partial_rows(candidate.schedule) < partial_rows(taken);
+  };
+  const auto& candidates = planned.kernels.front().candidates;
+  const auto fewer = std::ranges::find_if(candidates, differs);
+  ASSERT_NE(fewer, candidates.end());
+  ASSERT_TRUE(plan_finish(other, {0}, fewer->schedule, scheduling_families()));
+  ASSERT_EQ(planned.kernels.size(), 2U);
+  planned.kernels[{1}] = other.kernels[{1}];
+  EXPECT_THAT(plan_violations(planned), Contains(HasSubstr("and segment 1 finishes")));
 }
 
 TEST(PlanVerifierTest, FindsPartialResultsThatNothingFinishes) {
