@@ -47,10 +47,31 @@ struct HalfEdges {
   std::vector<Edge> reverse;
 };
 
+/// The vertices that a walk from one of them reaches. `follows(edge)`: the walk goes along the
+/// edge.
+template <class Follows>
+std::vector<bool> reached_from(uint32_t from, const Network& network, const Follows& follows) {
+  std::vector<bool> reached(boost::num_vertices(network), false);
+  std::vector<uint32_t> frontier = {from};
+  reached[from] = true;
+  while (!frontier.empty()) {
+    const uint32_t vertex = frontier.back();
+    frontier.pop_back();
+    for (const Edge edge : boost::make_iterator_range(boost::out_edges(vertex, network))) {
+      const uint32_t next = boost::target(edge, network);
+      if (!reached[next] && follows(edge)) {
+        reached[next] = true;
+        frontier.push_back(next);
+      }
+    }
+  }
+  return reached;
+}
+
 }  // namespace
 
-std::vector<bool> minimum_cut(uint32_t vertex_count, std::span<const FlowEdge> edges,
-                              uint32_t source, uint32_t sink) {
+MinimumCuts minimum_cuts(uint32_t vertex_count, std::span<const FlowEdge> edges, uint32_t source,
+                         uint32_t sink) {
   HalfEdges halves(vertex_count, edges);
   const auto count = static_cast<uint32_t>(halves.ends.size());
   const Network network(boost::edges_are_sorted, halves.ends.begin(), halves.ends.end(),
@@ -73,23 +94,16 @@ std::vector<bool> minimum_cut(uint32_t vertex_count, std::span<const FlowEdge> e
                                     of_vertex(color), of_vertex(distance),
                                     boost::get(boost::vertex_index, network), source, sink);
 
-  // The vertices that the source still reaches over unsaturated edges are the side nearest to it,
-  // however the flow was found.
-  std::vector<bool> reached(vertex_count, false);
-  std::vector<uint32_t> frontier = {source};
-  reached[source] = true;
-  while (!frontier.empty()) {
-    const uint32_t vertex = frontier.back();
-    frontier.pop_back();
-    for (const Edge edge : boost::make_iterator_range(boost::out_edges(vertex, network))) {
-      const uint32_t next = boost::target(edge, network);
-      if (residual[edge.idx] > 0 && !reached[next]) {
-        reached[next] = true;
-        frontier.push_back(next);
-      }
-    }
-  }
-  return reached;
+  // However the flow was found: the vertices that the source still reaches over unsaturated edges
+  // are the side of the cut nearest to it, those that still reach the sink the side nearest to
+  // that.
+  MinimumCuts out{.nearest_source = reached_from(
+                      source, network, [&](const Edge& edge) { return residual[edge.idx] > 0; }),
+                  .nearest_sink = reached_from(sink, network, [&](const Edge& edge) {
+                    return residual[halves.reverse[edge.idx].idx] > 0;
+                  })};
+  out.nearest_sink.flip();
+  return out;
 }
 
 }  // namespace sinter

@@ -16,9 +16,14 @@ struct FlowEdge {
       int64_t{1} << 40;  ///< Far above any finite cut, far below overflow when summed.
 };
 
-/// Minimum cut between source and sink: true for the vertices on the source's side. Deterministic;
-/// of several minimum cuts the one nearest to the source.
-std::vector<bool> minimum_cut(uint32_t vertex_count, std::span<const FlowEdge> edges,
-                              uint32_t source, uint32_t sink);
+/// Two of the minimum cuts between a source and a sink: true for the vertices on the source's side.
+struct MinimumCuts {
+  std::vector<bool> nearest_source;  ///< The cut with the fewest vertices on the source's side.
+  std::vector<bool> nearest_sink;    ///< The cut with the fewest vertices on the sink's side.
+};
+
+/// The minimum cuts nearest to source and sink, from one maximum flow. Deterministic.
+MinimumCuts minimum_cuts(uint32_t vertex_count, std::span<const FlowEdge> edges, uint32_t source,
+                         uint32_t sink);
 
 }  // namespace sinter

@@ -322,7 +322,7 @@ class Facts {
               {reach(operand, vertex.units + again) + 1, vertex.in, FlowEdge::kUnlimited});
       }
     }
-    const std::vector<bool> near = minimum_cut(count, edges, kSource, kSink);
+    const std::vector<bool> near = minimum_cuts(count, edges, kSource, kSink).nearest_source;
     std::vector<ValueId> cut;
     for (const CutVertex& vertex : vertices) {
       if (worth_keeping(vertex.value) && near[vertex.in] && !near[vertex.in + 1])

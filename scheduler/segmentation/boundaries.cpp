@@ -40,8 +40,7 @@ class CutNetwork {
     add_shared_leaves();
   }
 
-  std::vector<NodeId> cut(std::span<const NodeId> first, std::span<const NodeId> last,
-                          CutNearest nearest) {
+  BoundaryCuts cut(std::span<const NodeId> first, std::span<const NodeId> last) {
     const uint32_t source = count_++;
     const uint32_t sink = count_++;
     for (const NodeId node : first) add(source, vertex(node), FlowEdge::kUnlimited);
@@ -50,16 +49,11 @@ class CutNetwork {
     for (FlowEdge& edge : edges_) {
       if (edge.capacity != FlowEdge::kUnlimited) edge.capacity /= unit;
     }
-    // The cut nearest to the source; that of the reversed network is nearest to the sink.
-    const bool reversed = nearest == CutNearest::kLast;
-    for (FlowEdge& edge : edges_) {
-      if (reversed) std::swap(edge.from, edge.to);
-    }
-    const std::vector<bool> reached = reversed ? minimum_cut(count_, edges_, sink, source)
-                                               : minimum_cut(count_, edges_, source, sink);
-    std::vector<NodeId> out;
+    const MinimumCuts cuts = minimum_cuts(count_, edges_, source, sink);
+    BoundaryCuts out;
     for (const NodeId node : nodes_) {
-      if (reached[vertex(node)] != reversed) out.push_back(node);
+      if (cuts.nearest_source[vertex(node)]) out.fewest_before.push_back(node);
+      if (cuts.nearest_sink[vertex(node)]) out.fewest_behind.push_back(node);
     }
     return out;
   }
@@ -84,38 +78,37 @@ class CutNetwork {
       if (contains(producer)) add(vertex(node), vertex(producer), FlowEdge::kUnlimited);
     }
     for (const ValueId result : graph_.fusion().ops[graph_.nodes()[node].op].results) {
-      std::vector<NodeId> readers;
-      bool others_read = false;
-      for (const NodeId reader : graph_.readers(result)) {
-        if (contains(reader)) {
-          readers.push_back(reader);
-        } else {
-          others_read = true;
-        }
-      }
-      if (readers.empty()) continue;
+      const std::vector<NodeId>& readers = graph_.readers(result);
+      const auto inside = static_cast<size_t>(
+          std::ranges::count_if(readers, [&](NodeId reader) { return contains(reader); }));
+      if (inside == 0) continue;
       const uint32_t read = count_++;
-      add_bytes(vertex(node), read, passed_bytes(graph_, result, others_read));
-      for (const NodeId reader : readers) add(read, vertex(reader), FlowEdge::kUnlimited);
+      add_bytes(vertex(node), read, passed_bytes(graph_, result, inside < readers.size()));
+      for (const NodeId reader : readers) {
+        if (contains(reader)) add(read, vertex(reader), FlowEdge::kUnlimited);
+      }
     }
   }
 
   /// Tensors of other groups that several nodes read: one more read if readers are on both sides.
   void add_shared_leaves() {
-    std::map<ValueId, std::vector<NodeId>> readers;
+    std::vector<std::pair<ValueId, NodeId>> reads;
     for (const NodeId node : nodes_) {
       for (const ValueId leaf : graph_.nodes()[node].leaves) {
         const NodeId owner = graph_.maker_of(leaf);
-        if (owner == WorkGraph::kNone || !contains(owner)) readers[leaf].push_back(node);
+        if (owner == WorkGraph::kNone || !contains(owner)) reads.emplace_back(leaf, node);
       }
     }
-    for (const auto& [leaf, nodes] : readers) {
-      if (nodes.size() < 2) continue;
+    std::ranges::sort(reads);
+    for (size_t begin = 0, end = 0; begin < reads.size(); begin = end) {
+      const ValueId leaf = reads[begin].first;
+      while (end < reads.size() && reads[end].first == leaf) ++end;
+      if (end - begin < 2) continue;
       const uint32_t first_reads = count_++;
       const uint32_t last_reads = count_++;
-      for (const NodeId node : nodes) {
-        add(vertex(node), first_reads, FlowEdge::kUnlimited);
-        add(last_reads, vertex(node), FlowEdge::kUnlimited);
+      for (size_t i = begin; i < end; ++i) {
+        add(vertex(reads[i].second), first_reads, FlowEdge::kUnlimited);
+        add(last_reads, vertex(reads[i].second), FlowEdge::kUnlimited);
       }
       add_bytes(first_reads, last_reads, graph_.bytes(leaf));
     }
@@ -221,8 +214,9 @@ class Boundaries {
     const std::vector<NodeId> follows = anchors(second, End::kLast);
     if (stays.size() + follows.size() == nodes.size()) return false;
     const int64_t bytes = bytes_between(graph_, groups_[first], groups_[second]);
-    for (const CutNearest nearest : {CutNearest::kFirst, CutNearest::kLast}) {
-      std::vector<NodeId> before = cut_of_fewest_bytes(graph_, nodes, stays, follows, nearest);
+    BoundaryCuts cuts = cuts_of_fewest_bytes(graph_, nodes, stays, follows);
+    for (std::vector<NodeId>* cut : {&cuts.fewest_before, &cuts.fewest_behind}) {
+      std::vector<NodeId>& before = *cut;
       if (before.empty() || before == groups_[first]) return false;
       std::vector<NodeId> after;
       std::ranges::set_difference(nodes, before, std::back_inserter(after));
@@ -349,34 +343,40 @@ int64_t bytes_between(const WorkGraph& graph, std::span<const NodeId> first,
       bytes += passed_bytes(graph, result, others_read);
     }
   }
-  std::set<ValueId> read;
-  for (const NodeId node : first)
-    read.insert(graph.nodes()[node].leaves.begin(), graph.nodes()[node].leaves.end());
-  std::set<ValueId> read_again;
-  for (const NodeId node : second) {
-    for (const ValueId leaf : graph.nodes()[node].leaves) {
-      const NodeId owner = graph.maker_of(leaf);
-      const bool is_made_here =
-          owner != WorkGraph::kNone && (has(first, owner) || has(second, owner));
-      if (!is_made_here && read.contains(leaf)) read_again.insert(leaf);
-    }
-  }
+  const auto leaves_of = [&](std::span<const NodeId> group, const auto& counts) {
+    std::vector<ValueId> leaves;
+    for (const NodeId node : group)
+      std::ranges::copy_if(graph.nodes()[node].leaves, std::back_inserter(leaves), counts);
+    std::ranges::sort(leaves);
+    const auto repeated = std::ranges::unique(leaves);
+    leaves.erase(repeated.begin(), repeated.end());
+    return leaves;
+  };
+  const auto is_made_elsewhere = [&](ValueId leaf) {
+    const NodeId owner = graph.maker_of(leaf);
+    return owner == WorkGraph::kNone || (!has(first, owner) && !has(second, owner));
+  };
+  std::vector<ValueId> read_again;
+  std::ranges::set_intersection(leaves_of(first, is_made_elsewhere),
+                                leaves_of(second, is_made_elsewhere),
+                                std::back_inserter(read_again));
   for (const ValueId leaf : read_again) bytes += graph.bytes(leaf);
   return bytes;
 }
 
-std::vector<NodeId> cut_of_fewest_bytes(const WorkGraph& graph, std::span<const NodeId> nodes,
-                                        std::span<const NodeId> first, std::span<const NodeId> last,
-                                        CutNearest nearest) {
-  std::vector<NodeId> out = CutNetwork(graph, nodes).cut(first, last, nearest);
-  const bool needs_last =
-      std::ranges::any_of(last, [&](NodeId node) { return has(out, node); }) ||
-      std::ranges::any_of(out, [&](NodeId node) {
-        return std::ranges::any_of(graph.nodes()[node].producers, [&](NodeId producer) {
-          return has(nodes, producer) && !has(out, producer);
+BoundaryCuts cuts_of_fewest_bytes(const WorkGraph& graph, std::span<const NodeId> nodes,
+                                  std::span<const NodeId> first, std::span<const NodeId> last) {
+  BoundaryCuts out = CutNetwork(graph, nodes).cut(first, last);
+  for (std::vector<NodeId>* before : {&out.fewest_before, &out.fewest_behind}) {
+    const bool needs_last =
+        std::ranges::any_of(last, [&](NodeId node) { return has(*before, node); }) ||
+        std::ranges::any_of(*before, [&](NodeId node) {
+          return std::ranges::any_of(graph.nodes()[node].producers, [&](NodeId producer) {
+            return has(nodes, producer) && !has(*before, producer);
+          });
         });
-      });
-  if (needs_last) return {};
+    if (needs_last) before->clear();
+  }
   return out;
 }
 

@@ -76,16 +76,14 @@ TEST(BoundariesTest, TheCutIsWhereTheChainIsNarrow) {
   const NodeId last = node_named(graph, "rows");
   const std::vector<NodeId> nodes = all_nodes(graph);
   const WaistParts parts = waist_parts(graph);
-  const std::vector<NodeId> before =
-      cut_of_fewest_bytes(graph, nodes, parts.narrow, std::span(&last, 1));
+  const BoundaryCuts cuts = cuts_of_fewest_bytes(graph, nodes, parts.narrow, std::span(&last, 1));
+  const std::vector<NodeId>& before = cuts.fewest_before;
   std::vector<NodeId> after;
   std::ranges::set_difference(nodes, before, std::back_inserter(after));
   EXPECT_TRUE(std::ranges::binary_search(before, node_named(graph, "sum")));
   EXPECT_EQ(bytes_between(graph, before, after), 2 * 4 * 8192 * 4096);
   // The exponential of the sum has as many bytes.
-  const std::vector<NodeId> late =
-      cut_of_fewest_bytes(graph, nodes, parts.narrow, std::span(&last, 1), CutNearest::kLast);
-  EXPECT_THAT(late, ElementsAreArray(nodes.begin(), nodes.end() - 1));
+  EXPECT_THAT(cuts.fewest_behind, ElementsAreArray(nodes.begin(), nodes.end() - 1));
 }
 
 /// Tensors of more bytes together than half of what counts as unlimited: they are counted in
@@ -99,17 +97,15 @@ TEST(BoundariesTest, TheCutIsWhereTheChainIsNarrowHoweverLongItIs) {
   const std::vector<NodeId> nodes = all_nodes(graph);
   const WaistParts parts = waist_parts(graph);
   ASSERT_GT(graph.bytes(fusion.inputs.front()), int64_t{1} << 39);
-  const std::vector<NodeId> before =
-      cut_of_fewest_bytes(graph, nodes, parts.narrow, std::span(&last, 1));
+  const BoundaryCuts cuts = cuts_of_fewest_bytes(graph, nodes, parts.narrow, std::span(&last, 1));
+  const std::vector<NodeId>& before = cuts.fewest_before;
   std::vector<NodeId> after;
   std::ranges::set_difference(nodes, before, std::back_inserter(after));
   EXPECT_TRUE(std::ranges::binary_search(before, node_named(graph, "sum")));
   EXPECT_FALSE(std::ranges::binary_search(before, last));
   EXPECT_EQ(bytes_between(graph, before, after), 2 * 4 * kRows * kColumns);
   // From the other end an edge that counts as much as unlimited ones is not the last node's either.
-  const std::vector<NodeId> late =
-      cut_of_fewest_bytes(graph, nodes, parts.narrow, std::span(&last, 1), CutNearest::kLast);
-  EXPECT_THAT(late, ElementsAreArray(nodes.begin(), nodes.end() - 1));
+  EXPECT_THAT(cuts.fewest_behind, ElementsAreArray(nodes.begin(), nodes.end() - 1));
 }
 
 TEST(BoundariesTest, ReadingAnInputAgainMayBeTheLeast) {
@@ -118,7 +114,8 @@ TEST(BoundariesTest, ReadingAnInputAgainMayBeTheLeast) {
   const NodeId first = node_named(graph, "total");
   const NodeId last = node_named(graph, "rows");
   EXPECT_THAT(
-      cut_of_fewest_bytes(graph, all_nodes(graph), std::span(&first, 1), std::span(&last, 1)),
+      cuts_of_fewest_bytes(graph, all_nodes(graph), std::span(&first, 1), std::span(&last, 1))
+          .fewest_before,
       ElementsAre(first));
 }
 
@@ -127,9 +124,10 @@ TEST(BoundariesTest, WhatIsNeededFirstCannotComeLast) {
   const WorkGraph graph(fusion, kLimits);
   const NodeId first = node_named(graph, "total");
   const NodeId last = node_named(graph, "rows");
-  EXPECT_THAT(
-      cut_of_fewest_bytes(graph, all_nodes(graph), std::span(&last, 1), std::span(&first, 1)),
-      IsEmpty());
+  const BoundaryCuts cuts =
+      cuts_of_fewest_bytes(graph, all_nodes(graph), std::span(&last, 1), std::span(&first, 1));
+  EXPECT_THAT(cuts.fewest_before, IsEmpty());
+  EXPECT_THAT(cuts.fewest_behind, IsEmpty());
 }
 
 TEST(BoundariesTest, OutputsAreWrittenAnyway) {
@@ -148,7 +146,8 @@ TEST(BoundariesTest, OutputsAreWrittenAnyway) {
   EXPECT_EQ(bytes_between(graph, std::span(nodes).first(2), std::span(nodes).subspan(2)),
             2 * kBytes);
   EXPECT_THAT(
-      cut_of_fewest_bytes(graph, nodes, std::span(nodes).first(1), std::span(nodes).subspan(2)),
+      cuts_of_fewest_bytes(graph, nodes, std::span(nodes).first(1), std::span(nodes).subspan(2))
+          .fewest_before,
       ElementsAre(0));
 }
 
@@ -186,9 +185,9 @@ TEST(BoundariesTest, CutsOfRandomGraphsAreTheBestOfAll) {
       const auto best = fewest_bytes(graph, first, last);
       const std::vector<NodeId> nodes = all_nodes(graph);
       std::vector<NodeId> earliest;
-      for (const CutNearest nearest : {CutNearest::kFirst, CutNearest::kLast}) {
-        const std::vector<NodeId> before =
-            cut_of_fewest_bytes(graph, nodes, std::span(&first, 1), std::span(&last, 1), nearest);
+      const BoundaryCuts cuts =
+          cuts_of_fewest_bytes(graph, nodes, std::span(&first, 1), std::span(&last, 1));
+      for (const std::vector<NodeId>& before : {cuts.fewest_before, cuts.fewest_behind}) {
         ASSERT_EQ(before.empty(), !best.has_value()) << fusion.name;
         if (!best) continue;
         std::vector<NodeId> after;
