@@ -72,6 +72,8 @@ class IdVector {
     items_.push_back(std::move(value));
     return K{static_cast<uint32_t>(items_.size() - 1)};
   }
+  /// Allocates for so many elements at once.
+  void reserve(size_t count) { items_.reserve(count); }
   V& operator[](K id) { return items_[id.index]; }
   const V& operator[](K id) const { return items_[id.index]; }
   V& front() { return items_.front(); }

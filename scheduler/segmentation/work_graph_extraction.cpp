@@ -19,21 +19,26 @@ namespace sinter {
 namespace {
 
 uint64_t hash_of_shape(const Shape& shape) {
-  std::vector<uint64_t> words;
-  words.reserve(2 * shape.size());
+  uint64_t hash = shape.size();
   for (const Extent& extent : shape) {
-    words.push_back(static_cast<uint64_t>(extent.constant()));
-    words.push_back(extent.is_bound() ? 1 : 0);
+    const std::array words = {hash, static_cast<uint64_t>(extent.constant()),
+                              uint64_t{extent.is_bound()}};
+    hash = XXH3_64bits(words.data(), sizeof words);
   }
-  return XXH3_64bits(words.data(), words.size() * sizeof(uint64_t));
+  return hash;
 }
 
 /// Makes a group's graph.
 class GraphSink {
  public:
   /// Maps its values to those of `source` too, unless `in_plan` is null.
-  GraphSink(const Fusion& source, std::map<ValueId, ValueId>* in_plan)
-      : source_(source), in_plan_(in_plan) {}
+  GraphSink(const Fusion& source, size_t nodes, std::map<ValueId, ValueId>* in_plan)
+      : source_(source), in_plan_(in_plan) {
+    // Most nodes have one result, and most groups read fewer tensors than half of their nodes.
+    const size_t most = nodes + nodes / 2 + 4;
+    out_.ops.reserve(most);
+    out_.values.reserve(most);
+  }
 
   /// This and similar functions return the first of the new values; the others follow it.
   ValueId copy_op(OpId id, std::span<const ValueId> operands) {
@@ -225,6 +230,7 @@ class Extraction {
 
   /// The value as an operand: computed in the group, recomputed, or read.
   ValueId use(ValueId value) {
+    if (const ValueId owned = copy_of_owned(value); owned.valid()) return owned;
     walk_operands(
         source(), value, [&](ValueId needed) { return !is_there(needed); },
         [&](ValueId needed) { compute_again(needed); });
@@ -232,8 +238,8 @@ class Extraction {
   }
 
   [[nodiscard]] ValueId made_of(ValueId value) const {
-    const ValueId owned = copy_of_owned(value);
-    return owned.valid() ? owned : copies_.at(value);
+    const auto copy = copies_.find(value);
+    return copy != copies_.end() ? copy->second : copy_of_owned(value);
   }
 
   /// True if a value is known or is read from memory; in the latter case it is known from now on.
@@ -289,12 +295,13 @@ class Extraction {
 
 Subgraph WorkGraph::extract(std::span<const NodeId> group, LeafViews views) const {
   Subgraph out;
-  out.fusion = Extraction(*this, group, views, GraphSink(*fusion_, &out.in_plan)).run();
+  out.fusion =
+      Extraction(*this, group, views, GraphSink(*fusion_, group.size(), &out.in_plan)).run();
   return out;
 }
 
 Fusion WorkGraph::extract_graph(std::span<const NodeId> group, LeafViews views) const {
-  return Extraction(*this, group, views, GraphSink(*fusion_, nullptr)).run();
+  return Extraction(*this, group, views, GraphSink(*fusion_, group.size(), nullptr)).run();
 }
 
 uint64_t WorkGraph::structure_of(std::span<const NodeId> group) const {
