@@ -71,6 +71,7 @@ endfunction()
 
 # sinter_add_library(<folder>
 #   SOURCES ...          compiled
+#   ALONE ...            those of them that are never joined with others
 #   HEADERS ...          installed, because a header below include/sinter needs them; *.def tables too
 #   PRIVATE_HEADERS ...  not installed
 #   PUBLIC ...           targets that the headers need
@@ -80,7 +81,7 @@ endfunction()
 # Makes target sinter_<folder>, which is Sinter::<folder> in the project and in an installed package.
 function(sinter_add_library folder)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "EXPORT"
-    "SOURCES;HEADERS;INTERFACE_HEADERS;PRIVATE_HEADERS;PUBLIC;PRIVATE")
+    "SOURCES;ALONE;HEADERS;INTERFACE_HEADERS;PRIVATE_HEADERS;PUBLIC;PRIVATE")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "sinter_add_library(${folder}): unknown ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -93,6 +94,7 @@ function(sinter_add_library folder)
     add_library(${target} STATIC ${arg_SOURCES} ${arg_PRIVATE_HEADERS})
     set(scope PUBLIC)
     sinter_configure_target(${target})
+    sinter_join_library_sources(${target} SOURCES ${arg_SOURCES} ALONE ${arg_ALONE})
     sinter_share_precompiled_headers(${target} KIND library
       LINK fmt::fmt tl::expected
       HEADERS ${sinter_library_headers})
@@ -150,17 +152,21 @@ function(sinter_add_executable target)
   target_link_libraries(${target} PRIVATE Sinter::Sinter ${arg_LINK})
 endfunction()
 
-# sinter_add_program(<target> SOURCES ... LINK ... [OUTPUT_NAME <name>])
+# sinter_add_program(<target> SOURCES ... LINK ... [OUTPUT_NAME <name>] [JOIN])
 #
-# Makes a program for people to run; does nothing while SOURCES is empty.
+# Makes a program for people to run; does nothing while SOURCES is empty. With JOIN its sources are
+# joined (sinter_join_sources).
 function(sinter_add_program target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "OUTPUT_NAME" "SOURCES;LINK")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "JOIN" "OUTPUT_NAME" "SOURCES;LINK")
   if(NOT arg_SOURCES)
     return()
   endif()
   # Programs spend their time in the libraries; optimised less, they build a third faster.
   set(optimise $<$<CONFIG:Release>:-O1>)
   sinter_add_executable(${target} OPTIMISE ${optimise} SOURCES ${arg_SOURCES} LINK ${arg_LINK})
+  if(arg_JOIN)
+    sinter_join_sources(${target})
+  endif()
   # Most of what they compile is the headers of their command line and of JSON.
   if("CLI11::CLI11" IN_LIST arg_LINK AND "nlohmann_json::nlohmann_json" IN_LIST arg_LINK)
     sinter_share_precompiled_headers(${target} KIND program OPTIMISE ${optimise}
@@ -172,17 +178,42 @@ function(sinter_add_program target)
   endif()
 endfunction()
 
-# Lets CMake include several sources of tests in one translation unit (SINTER_JOIN_TEST_SOURCES): most
-# of the time of each goes into the same templates. Only sources called *_test.cpp, which have a
-# namespace of their own (CONTRIBUTING.md), and of those not what ALONE names.
+# Lets CMake include several sources of a target in one translation unit (SINTER_JOIN_SOURCES): most of
+# the time of each goes into the same templates.
+function(sinter_join_sources target)
+  set_target_properties(${target} PROPERTIES
+    UNITY_BUILD ${SINTER_JOIN_SOURCES}
+    UNITY_BUILD_BATCH_SIZE 6)
+endfunction()
+
+# The same for a library: only sources of one folder are joined, and none of ALONE. A name in an
+# unnamed namespace is then that of one source in its folder, or these are in ALONE.
+function(sinter_join_library_sources target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;ALONE")
+  set(batch_size 5)
+  foreach(source IN LISTS arg_SOURCES)
+    cmake_path(GET source PARENT_PATH folder)
+    string(MAKE_C_IDENTIFIER "folder_${folder}" folder)
+    math(EXPR batch "0${${folder}_count} / ${batch_size}")
+    math(EXPR ${folder}_count "0${${folder}_count} + 1")
+    set_source_files_properties("${source}" PROPERTIES UNITY_GROUP ${folder}_${batch})
+  endforeach()
+  set_source_files_properties(${arg_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  set_target_properties(${target} PROPERTIES
+    UNITY_BUILD ${SINTER_JOIN_SOURCES}
+    UNITY_BUILD_MODE GROUP)
+  # GCC takes a source that is joined for a header: a class in it has members of unnamed namespaces.
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+endfunction()
+
+# The same for a target of tests: only sources called *_test.cpp are joined, which have a namespace of
+# their own (CONTRIBUTING.md), and of those not what ALONE names.
 function(sinter_join_test_sources target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;ALONE")
   set(alone ${arg_SOURCES})
   list(FILTER alone EXCLUDE REGEX "_test\\.cpp$")
   set_source_files_properties(${alone} ${arg_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-  set_target_properties(${target} PROPERTIES
-    UNITY_BUILD ${SINTER_JOIN_TEST_SOURCES}
-    UNITY_BUILD_BATCH_SIZE 6)
+  sinter_join_sources(${target})
 endfunction()
 
 # sinter_add_test(<folder> SOURCES ... [ALONE ...] [LINK ...] [LABELS ...] [TIMEOUT <seconds>]
