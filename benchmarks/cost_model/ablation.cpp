@@ -43,10 +43,7 @@ std::vector<CostTerm> cost_terms() {
        {{"l2_room_share", 0.0}},
        "decides which small kernels ask for an L2 priority, which costs the next kernel"},
       {"second reads", "rows that are read again", {{"non_persistent.second_reads_share", 0.0}}},
-      {"missed reads",
-       "second reads that miss L1",
-       {{"non_persistent.missed_reads_share", 0.0}},
-       "without it a layer norm of 512 x 32768 takes 10 % longer; few problems have such rows"},
+      {"missed reads", "second reads that miss L1", {{"non_persistent.missed_reads_share", 0.0}}},
       {"cluster slots",
        "blocks of a cluster wait for slots",
        {{"non_persistent.cluster_gather_ns", 0.0}}},
@@ -85,9 +82,6 @@ std::vector<CostTerm> cost_terms() {
       {"idle latency",
        "a lone round of loads takes the idle latency",
        {{"non_persistent.idle_latency_share", 1.0}}},
-      {"persistent totals",
-       "persistent blocks that reduce rows to totals",
-       {{"staying_share", 0.0}}},
       {"short runs", "short runs of a column strip open DRAM pages", {{"short_run_penalty", 0.0}}},
       {"cluster exchange",
        "exchanges across a cluster",
@@ -95,15 +89,8 @@ std::vector<CostTerm> cost_terms() {
       {"cluster start", "blocks of a cluster start together", {{"cluster_start_us", 0.0}}},
       {"pipeline instructions", "instructions of a row", {{"pipeline_instruction_ns", 0.0}}},
       {"pipeline warps", "warps of an exchange", {{"pipeline_warp_ns", 0.0}}},
-      {"pipeline registers",
-       "consumers with few registers",
-       {{"pipeline_register_limit", 0.0}},
-       "without it 24 gradients are chosen 5.9 % behind the fastest, not 2.2 %: what spills counts "
-       "there (sinter_regret)"},
-      {"pipeline weights",
-       "vectors of weights from cache",
-       {{"pipeline_weight_ns", 0.0}},
-       "worth 0.04 points on the H200, where few timed pipelines read weights from cache"},
+      {"pipeline registers", "consumers with few registers", {{"pipeline_register_limit", 0.0}}},
+      {"pipeline weights", "vectors of weights from cache", {{"pipeline_weight_ns", 0.0}}},
       {"pipeline fill", "wait for the first row", {{"pipeline_fill_share", 0.0}}},
       {"pipeline starvation", "no load in flight", {{"pipeline_starved_penalty", 0.0}}},
       {"pipeline refill", "from release to the next row", {{"pipeline_refill_ns", 0.0}}},
@@ -137,7 +124,8 @@ std::vector<TermWorth> ablate(const TimedSet& set) {
                    .error = now.error - mean.error,
                    .behind = now.behind - mean.behind,
                    .low = low,
-                   .high = high});
+                   .high = high,
+                   .first_behind = now.first_behind - mean.first_behind});
   }
   return out;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -32,6 +33,12 @@ struct TermWorth {
   double behind = 0.0;    ///< By how much longer the choice takes, on average over problems.
   double low = 0.0;       ///< 95 % interval of `behind`: paired bootstrap over problems.
   double high = 0.0;
+  /// As `behind`, of the first choice: what the model would run without re-planning, which may
+  /// spill.
+  double first_behind = 0.0;
+
+  /// The most that the term is worth by any of these measures.
+  [[nodiscard]] double most() const { return std::max({error, behind, first_behind}); }
 };
 
 /// Switches each term off alone, and refits nothing.

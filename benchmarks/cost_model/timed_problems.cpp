@@ -91,7 +91,7 @@ class Reader {
   }
 
  private:
-  /// Leaves out what spilled, failed, or is of a schedule that is no longer legal.
+  /// Leaves out what failed, or is of a schedule that is no longer legal or is expected to spill.
   template <class Facts>
   void add(const std::string& name, const nlohmann::json& row, const std::string& text,
            const std::string& date, const Facts& facts_of) {
@@ -110,16 +110,16 @@ class Reader {
     if (!known->second) return;
     TimedProblem& problem = *known->second;
     // A spill costs what the compiler made of it, which the estimate does not know.
-    if (row.value("spill_bytes", int64_t{0}) != 0)
-      return problem.spilled.push_back(std::move(*schedule));
-    const auto same = std::ranges::find(problem.timed, *schedule, &TimedSchedule::schedule);
-    if (same != problem.timed.end()) {
+    const bool spills = row.value("spill_bytes", int64_t{0}) != 0;
+    std::vector<TimedSchedule>& timed = spills ? problem.spilled : problem.timed;
+    const auto same = std::ranges::find(timed, *schedule, &TimedSchedule::schedule);
+    if (same != timed.end()) {
       same->us = std::min(same->us, us);
       return;
     }
     const auto estimate = family->estimate(problem.facts, *schedule, set_.limits);
     if (!estimate || estimate->spilled_registers > 0) return;
-    problem.timed.push_back(
+    timed.push_back(
         {.schedule = std::move(*schedule), .estimate = *estimate, .family = family, .us = us});
   }
 

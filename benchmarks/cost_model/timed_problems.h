@@ -27,8 +27,9 @@ struct TimedProblem {
   nlohmann::json key;  ///< Its "kernel", "type" and "shape", or "fusion", "rows" and "cols".
   SegmentFacts facts;
   std::vector<TimedSchedule> timed;
-  /// Timed and left out: re-planning takes the next best instead.
-  std::vector<Schedule> spilled{};
+  /// Those that spill, which the estimate does not expect. They count where the model chooses one,
+  /// but no prediction of one is compared with its time.
+  std::vector<TimedSchedule> spilled{};
 };
 
 /// What a device was timed with.
@@ -40,7 +41,8 @@ struct TimedSet {
 
 /// Reads a list of result files: an object with "device", "suite" (files of sweep_suite.py) and
 /// "canned" (files of sinter_gpu_suite), names below `results`. `suite` is the folder of the
-/// suite's graphs. Rows that spilled, failed, or are of schedules no longer legal are left out.
+/// suite's graphs. Rows that failed, or are of schedules no longer legal or expected to spill, are
+/// left out.
 /// Throws std::runtime_error for what cannot be read.
 TimedSet read_timed_set(const std::string& list, const std::string& suite,
                         const std::string& results);

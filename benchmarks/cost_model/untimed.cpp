@@ -16,7 +16,8 @@ std::vector<Schedule> fastest_offers(const TimedProblem& problem, const TimedSet
   if (!offer_schedules(kernel, rejections, limits, {.families = set.families})) return {};
   std::vector<ProposedSchedule>& offers = kernel.candidates;
   std::erase_if(offers, [&](const ProposedSchedule& offer) {
-    return std::ranges::find(problem.spilled, offer.schedule) != problem.spilled.end();
+    return std::ranges::find(problem.spilled, offer.schedule, &TimedSchedule::schedule) !=
+           problem.spilled.end();
   });
   const size_t count = std::min(best, offers.size());
   std::ranges::partial_sort(offers, offers.begin() + static_cast<std::ptrdiff_t>(count), {},
