@@ -78,7 +78,6 @@ constexpr std::array kConstants{
     SINTER_CONSTANT(evict_first_penalty, 0.0, 10.0, kMeasured),
     SINTER_CONSTANT(memory_wait_ns, 0.0, 1e+06, kMeasured),
     SINTER_CONSTANT(short_run_penalty, 0.0, 10.0, kMeasured),
-    SINTER_CONSTANT(staying_share, 0.0, 10.0, kMeasured),
     SINTER_CONSTANT(tile_vector_ns, 0.0, 1e+06, kMeasured),
     SINTER_CONSTANT(cluster_exchange_ns, 0.0, 1e+06, kFitted),
     SINTER_CONSTANT(cluster_doubling_ns, 0.0, 1e+06, kFitted),

@@ -151,9 +151,6 @@ struct CostConstants {
   /// Fractional increase of DRAM time for column strips of zero width, falling linearly to none at
   /// 128 bytes: each row of a strip opens a DRAM page. Transposes use it too.
   double short_run_penalty;
-  /// Fractional increase of DRAM time of persistent grids whose blocks reduce several rows to
-  /// totals: loads pause between rows. Not fitted for schedules that keep part of a row.
-  double staying_share;
   double tile_vector_ns;  ///< Each vector that a thread of a pointwise tile moves.
   /// Nanoseconds of an exchange across a cluster: a remote store and the phase of the mbarrier, and
   /// what each doubling of the cluster adds because the slowest block counts.

@@ -43,19 +43,18 @@ struct WorkEstimate {
   /// Non-persistent grids: dependent instructions of each thread; selects the formula of
   /// NonPersistentGrid. 0: a persistent grid.
   double thread_instructions = 0.0;
-  double start_us = 0.0;   ///< Start of the first block beyond a launch; negative where a
-                           ///< dependent launch overlaps with the kernel before.
-  double uneven_us = 0.0;  ///< Persistent grids: DRAM idle in a last round of few rows and between
-                           ///< rows (CostConstants::staying_share).
-  double rounds = 1.0;     ///< Rows per block, one after the other. Each repeats the spills.
-  double end_ns = 0.0;     ///< Once per block, after its last row.
-  double element_slots = 0.0;      ///< Of issue_slots, those per element, each once.
-  double rows_at_once = 1.0;       ///< Rows in flight on an SM with all threads resident.
-  bool walks_rows = false;         ///< Keeps nothing of a row: every stage loads it by chunks.
-  bool reads_rows_again = false;   ///< Several stages load elements that are not kept.
-  double missed_again = 0.0;       ///< L1 miss rate of those second reads.
-  bool loads_late = false;         ///< ptxas issues some loads of the row after the first use.
-  bool waits_for_copies = false;   ///< Waits for async copies of whole rows before the first use.
+  double start_us = 0.0;          ///< Start of the first block beyond a launch; negative where a
+                                  ///< dependent launch overlaps with the kernel before.
+  double uneven_us = 0.0;         ///< Persistent grids: DRAM idle in a last round of few rows.
+  double rounds = 1.0;            ///< Rows per block, one after the other. Each repeats the spills.
+  double end_ns = 0.0;            ///< Once per block, after its last row.
+  double element_slots = 0.0;     ///< Of issue_slots, those per element, each once.
+  double rows_at_once = 1.0;      ///< Rows in flight on an SM with all threads resident.
+  bool walks_rows = false;        ///< Keeps nothing of a row: every stage loads it by chunks.
+  bool reads_rows_again = false;  ///< Several stages load elements that are not kept.
+  double missed_again = 0.0;      ///< L1 miss rate of those second reads.
+  bool loads_late = false;        ///< ptxas issues some loads of the row after the first use.
+  bool waits_for_copies = false;  ///< Waits for async copies of whole rows before the first use.
   double narrow_copy_bytes = 0.0;  ///< Copied to shared memory in pieces below 16 bytes.
   bool has_barriers = true;        ///< The warps of a block synchronise in every row.
   bool loads_once = false;         ///< A pointwise tile: loads, waits, stores, ends.

@@ -94,11 +94,6 @@ class TwoPassWork {
     work_.block_latency_ns += constants_.row.block_start_ns * starts;
     work_.has_barriers = facts_.has_reduction();
     work_.uneven_us = uneven_rows_time(facts_, schedule_, estimate_, limits_);
-    if (goes_through_once(facts_, list_) && own_rows() > 1.0) {
-      work_.uneven_us +=
-          constants_.staying_share *
-          memory_time(limits_, work_.bytes_read, work_.bytes_written, work_.read_priority);
-    }
     work_.rounds = std::max(1.0, own_rows());
     work_.start_us = start_time(schedule_, constants_);
     return work_;

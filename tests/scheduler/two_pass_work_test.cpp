@@ -95,18 +95,4 @@ TEST(TwoPassWorkTest, EveryConstantMatters) {
   }
 }
 
-/// Blocks that only leave totals of their rows pause at the end of each.
-TEST(TwoPassWorkTest, BlocksThatStayPayForTheEndsOfRows) {
-  CostConstants free = kConstants;
-  free.staying_share = 0.0;
-  const SegmentFacts totals = canned_facts("row_and_total_loss", 8192, 2048);
-  const WorkEstimate work = work_of(totals, 1);
-  const double memory_us =
-      memory_time(kLimits, work.bytes_read, work.bytes_written, work.read_priority);
-  EXPECT_NEAR(work.uneven_us - work_of(totals, 1, free).uneven_us,
-              kConstants.staying_share * memory_us, 1e-9);
-  EXPECT_EQ(work_of(facts(), 10).uneven_us, work_of(facts(), 10, free).uneven_us)
-      << "rows that are gone through again";
-}
-
 }  // namespace sinter::two_pass_work_test
