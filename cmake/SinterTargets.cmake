@@ -183,14 +183,14 @@ endfunction()
 function(sinter_join_sources target)
   set_target_properties(${target} PROPERTIES
     UNITY_BUILD ${SINTER_JOIN_SOURCES}
-    UNITY_BUILD_BATCH_SIZE 6)
+    UNITY_BUILD_BATCH_SIZE 10)
 endfunction()
 
 # The same for a library: only sources of one folder are joined, and none of ALONE. A name in an
 # unnamed namespace is then that of one source in its folder, or these are in ALONE.
 function(sinter_join_library_sources target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;ALONE")
-  set(batch_size 5)
+  set(batch_size 8)
   foreach(source IN LISTS arg_SOURCES)
     cmake_path(GET source PARENT_PATH folder)
     string(MAKE_C_IDENTIFIER "folder_${folder}" folder)
