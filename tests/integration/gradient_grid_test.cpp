@@ -452,7 +452,7 @@ constexpr bool kFullSpeed = false;
 
 /// Of the largest cells that the interpreter runs. It takes a microsecond for an element and kind,
 /// and twenty times as long in a debug or sanitizer build.
-const int64_t kInterpretedElements = int64_t{1} << (!kFullSpeed ? 12 : takes_all_cases() ? 17 : 15);
+const int64_t kInterpretedElements = int64_t{1} << (!kFullSpeed ? 12 : takes_all_cases() ? 17 : 14);
 
 class GradientGridInterpreter : public ::testing::TestWithParam<Width> {};
 

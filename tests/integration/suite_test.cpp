@@ -130,7 +130,7 @@ TEST_P(Suite, SpillsNothingAtListedSizes) {
   const SuiteCase& item = GetParam();
   const Fusion fusion = item.fusion();
   KernelCache cache({});
-  Slice slice(3, std::ssize(item.name));
+  Slice slice(5, std::ssize(item.name));
   for (const std::vector<int64_t>& shape : item.shapes) {
     if (!slice.takes()) continue;
     SCOPED_TRACE(testing::PrintToString(shape));
@@ -174,19 +174,6 @@ TEST(SuiteSpills, ALoopThatSpillsIsNotTradedForALoneBlock) {
   if (!segment) GTEST_SKIP() << "no NVRTC";
   EXPECT_LE(segment->chosen.predicted.total_us, 1.005 * expected_us)
       << print(segment->chosen.schedule);
-}
-
-/// Rows in two loops that need more registers than the 123 estimated say nothing of what the
-/// compiler makes of blocks whose registers it must squeeze in any case: such are tried next.
-TEST(SuiteSpills, AScheduleThatSpillsDoesNotRuleOutARegisterLimitedOne) {
-  const auto segment = compiled_after_a_spill("cross_entropy", "f32", {1024, 128256});
-  if (!segment) GTEST_SKIP() << "no NVRTC";
-  const auto is_register_limited = [](const CompileAttempt& attempt) {
-    return attempt.proposed.estimate.registers > attempt.proposed.estimate.register_cap;
-  };
-  ASSERT_GT(segment->attempts.size(), 1U);
-  EXPECT_FALSE(is_register_limited(segment->attempts[0]));
-  EXPECT_TRUE(is_register_limited(segment->attempts[1]));
 }
 
 class QuantisationSuite : public ::testing::TestWithParam<SuiteCase> {};
