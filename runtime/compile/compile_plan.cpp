@@ -73,10 +73,12 @@ class PlanCompiler {
   Result<CompiledPlan> run() {
     // The caller may have taken another candidate, of another grid. No element is compared.
     if (const auto violations = plan_violations(plan_, 0); !violations.empty()) {
-      return fail({.kind = ErrorKind::kInvalidArgument,
-                   .message = fmt::format("the plan breaks an invariant: {}", violations.front()),
-                   .remedy = "call plan_finish() after another schedule was taken for a kernel",
-                   .log = fmt::format("{}\n", fmt::join(violations, "\n"))});
+      return fail(
+          {.kind = ErrorKind::kInvalidArgument,
+           .message = fmt::format("the plan breaks an invariant: {}", violations.front()),
+           .remedy = "take plans from plan() or load_plan(), and call plan_finish() after another "
+                     "schedule is taken for a kernel",
+           .log = fmt::format("{}\n", fmt::join(violations, "\n"))});
     }
     for (size_t i = 0; i < plan_.kernels.size(); ++i) compiled_.push_back(std::nullopt);
     // What finishes partial results waits for the grid that leaves them.

@@ -43,7 +43,9 @@ Plan plan_as_compiled(const CompiledPlan& compiled);
 /// Replanner names, of which the best compiled one is taken. A Decision keeps all attempts.
 /// Nothing is timed, so the result depends on the arguments and the compiler's version alone.
 ///
-/// Errors: those of lowering and of compile_kernel; Cancelled and ResourceExhausted where families
+/// Errors: InvalidArgument for a plan that breaks an invariant (plan_violations()), such as one in
+/// which another schedule was taken without plan_finish(); those of lowering and of compile_kernel;
+/// Cancelled and ResourceExhausted where families
 /// are interrupted (codegen/lower/interruptible_lowering.h). What a family's functions throw on any
 /// thread is thrown on, but for a SinterException, whose error is given.
 Result<CompiledPlan> compile_plan(Plan plan, const NvrtcCompiler& compiler, KernelCache& cache,

@@ -4,12 +4,14 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <span>
 #include <tuple>
 #include <utility>
 
 #include "scheduler/analysis/tensor_list.h"
 #include "scheduler/families/transpose.h"
 #include "scheduler/plan/plan_edit.h"
+#include "scheduler/plan/tensor_region.h"
 #include "scheduler/plan/tensor_slots.h"
 #include "scheduler/plan/workspace.h"
 #include "scheduler/schedule/accumulators.h"
@@ -21,62 +23,11 @@
 namespace sinter {
 namespace {
 
-/// Elements of a tensor that a step reads or writes.
-struct Region {
-  StepId step;
-  int64_t offset = 0;  ///< Bytes.
-  int64_t element_bytes = 1;
-  Sizes sizes;
-  Sizes strides;  ///< In elements.
-
-  [[nodiscard]] int64_t count() const { return element_count(sizes); }
-  [[nodiscard]] bool is_same_place(const Region& other) const {
-    return std::tie(offset, element_bytes, sizes, strides) ==
-           std::tie(other.offset, other.element_bytes, other.sizes, other.strides);
-  }
-  /// Bytes from the start of the tensor to the end of the region's last element.
-  [[nodiscard]] int64_t end() const {
-    int64_t last = 0;
-    for (size_t axis = 0; axis < sizes.size(); ++axis) last += (sizes[axis] - 1) * strides[axis];
-    return offset + (last + 1) * element_bytes;
-  }
-  /// True if the strides guarantee that no two elements have the same address: each stride is at
-  /// least the extent covered by the axes with smaller strides.
-  [[nodiscard]] bool is_injective() const {
-    std::vector<std::pair<int64_t, int64_t>> axes;  // Stride and size.
-    for (size_t axis = 0; axis < sizes.size(); ++axis) {
-      if (sizes[axis] > 1) axes.emplace_back(strides[axis], sizes[axis]);
-    }
-    std::ranges::sort(axes);
-    int64_t reached = 1;
-    for (const auto& [stride, size] : axes) {
-      if (stride < reached) return false;
-      reached += stride * (size - 1);
-    }
-    return true;
-  }
-  /// Byte offsets of its elements.
-  [[nodiscard]] std::vector<int64_t> addresses() const {
-    std::vector<int64_t> out = {offset};
-    if (count() == 0) return {};
-    for (size_t axis = 0; axis < sizes.size(); ++axis) {
-      std::vector<int64_t> next;
-      next.reserve(out.size() * static_cast<size_t>(sizes[axis]));
-      for (const int64_t base : out) {
-        for (int64_t i = 0; i < sizes[axis]; ++i)
-          next.push_back(base + i * strides[axis] * element_bytes);
-      }
-      out = std::move(next);
-    }
-    return out;
-  }
-};
-
 using TensorKey = std::pair<TensorSlot::Kind, size_t>;
 
 struct Tensor {
-  std::vector<Region> writes;
-  std::vector<Region> reads;
+  std::vector<TensorRegion> writes;
+  std::vector<TensorRegion> reads;
 };
 
 class PlanVerifier {
@@ -85,14 +36,15 @@ class PlanVerifier {
       : plan_(plan), slots_(plan), most_elements_(most_elements), steps_(plan.steps()) {
     for (size_t i = 0; i < plan.workspace.size(); ++i) {
       const WorkspaceTensor& tensor = plan.workspace[i];
-      if (tensor.holds == WorkspaceTensor::Holds::kPartials)
-        partials_of_[tensor.writer].push_back(i);
+      if (tensor.holds != WorkspaceTensor::Holds::kValue) scratch_of_[tensor.writer].push_back(i);
     }
     for (const StepId step : steps_.ids()) step_of_.emplace(steps_[step], step);
   }
 
   std::vector<std::string> run() {
     check_ids();
+    if (!violations_.empty()) return std::move(violations_);
+    check_places();
     if (!violations_.empty()) return std::move(violations_);
     check_repeats();
     for (step_ = {0}; steps_.contains(step_); ++step_.index) {
@@ -140,6 +92,29 @@ class PlanVerifier {
     }
   }
 
+  /// Checks that all that steps read and write has a tensor: the checks behind it rely on that too.
+  void check_places() {
+    for (const KernelId id : plan_.kernels.ids()) {
+      const Fusion& fusion = plan_.kernels[id].facts.fusion;
+      for (const ValueId input : fusion.inputs) {
+        if (!slots_.find(id, input, BufferUse::kRead))
+          report("{} of segment {} is read and lies nowhere", input, id.index);
+      }
+      for (const ValueId output : stored_by(id)) {
+        if (!slots_.find(id, output, BufferUse::kWrite))
+          report("{} of segment {} is written and lies nowhere", output, id.index);
+      }
+    }
+    const auto check = [&](ValueId value) {
+      if (!slots_.find(value)) report("{} of the plan lies nowhere", value);
+    };
+    for (const ExternalCall& call : plan_.externals) {
+      std::ranges::for_each(plan_.fusion.ops[call.op].operands, check);
+      std::ranges::for_each(plan_.fusion.ops[call.op].results, check);
+    }
+    std::ranges::for_each(plan_.fusion.outputs, check);
+  }
+
   /// Checks that a kernel that is the same as another one can run what is compiled for that.
   void check_repeats() {
     for (const KernelId id : plan_.kernels.ids()) {
@@ -169,8 +144,8 @@ class PlanVerifier {
 
   // ---- What steps read and write
 
-  [[nodiscard]] Region region(const Fusion& fusion, ValueId value, const TensorSlot& slot,
-                              Sizes strides) const {
+  [[nodiscard]] TensorRegion region(const Fusion& fusion, ValueId value, const TensorSlot& slot,
+                                    Sizes strides) const {
     const Value& info = fusion.values[value];
     return {.step = step_,
             .offset = slot.offset,
@@ -216,10 +191,10 @@ class PlanVerifier {
       at(slot).writes.push_back(
           region(fusion, output, slot, output_strides(fusion, Binding{}, output)));
     }
-    const auto partials = partials_of_.find(kernel);
-    if (!is_finished(kernel) || partials == partials_of_.end()) return;
-    for (const size_t i : partials->second) {
+    if (!is_finished(kernel)) return;
+    for (const size_t i : scratch_of(kernel)) {
       const WorkspaceTensor& tensor = plan_.workspace[i];
+      if (tensor.holds != WorkspaceTensor::Holds::kPartials) continue;
       const int64_t size = bytes_of(plan_.fusion.values[tensor.value].type);
       tensors_[{TensorSlot::Kind::kWorkspace, i}].writes.push_back(
           {.step = step_, .element_bytes = size, .sizes = {tensor.bytes / size}, .strides = {1}});
@@ -286,61 +261,94 @@ class PlanVerifier {
 
   // ---- Partial results
 
-  /// Checks that the partial results of a kernel are as many as its grid leaves, and that the
-  /// kernel that finishes them reads all of them. A schedule that was taken without plan_finish()
-  /// breaks this.
+  /// Checks that the tensors of a kernel's partial results are what its schedule leaves, and that
+  /// what finishes them takes all of them. A schedule that was taken without plan_finish() breaks
+  /// this.
   void check_partials(KernelId id) {
     const KernelPlan& kernel = plan_.kernels[id];
     if (kernel.finishes || kernel.is_part) return;
     const SegmentFacts& facts = kernel.facts;
     const Schedule& schedule = kernel.chosen().schedule;
     const bool is_shared = facts.has_outer() && schedule.persistent_blocks > 0;
-    std::map<ValueId, const WorkspaceTensor*> partials;  // By reduction's result, in the plan.
-    for (const WorkspaceTensor& tensor : plan_.workspace) {
-      const bool holds_partials = tensor.holds == WorkspaceTensor::Holds::kPartials ||
-                                  tensor.holds == WorkspaceTensor::Holds::kOwnPartials;
-      if (holds_partials && tensor.writer == PlanStep(id)) partials.emplace(tensor.value, &tensor);
-    }
-    const std::vector<OpId> none;
-    const std::vector<OpId>& reductions = is_shared ? facts.outer_reductions : none;
-    if (partials.size() != reductions.size())
-      report("segment {} leaves partial results of {} reductions, and the workspace holds {}",
-             id.index, reductions.size(), partials.size());
-    if (!is_shared && is_finished(id))
-      report("segment {} leaves no partial results, and a kernel finishes them", id.index);
-    for (const OpId reduction : reductions) {
-      const ValueId result = facts.fusion.ops[reduction].results.front();
-      const auto found = partials.find(kernel.in_plan.empty() ? result : kernel.in_plan.at(result));
-      if (found == partials.end()) continue;
-      const int64_t element = bytes_of(facts.fusion.values[result].type);
-      const int64_t left =
-          partial_rows(schedule) * (facts.is_total(reduction) ? 1 : facts.space.columns);
-      if (found->second->bytes != left * element)
-        report("segment {} leaves {} partial results, and the workspace holds {}", id.index, left,
-               found->second->bytes / element);
-      const auto finish = plan_.finish_of(id);
-      if (!finish) continue;
-      const KernelPlan& finishing = plan_.kernels[*finish];
-      for (const ValueId input : finishing.facts.fusion.inputs) {
-        if (finishing.in_plan.at(input) != found->first) continue;
-        const int64_t read = element_count(finishing.facts.fusion.values[input].shape);
-        if (read != left)
-          report("segment {} leaves {} partial results, and segment {} finishes {}", id.index, left,
-                 finish->index, read);
+    const bool by_last_block = is_shared && schedule.finish == Finish::kLastBlock;
+    if ((!is_shared || by_last_block) && is_finished(id))
+      report("segment {} leaves no partial results for the kernel that finishes them", id.index);
+
+    int64_t counters = 0;
+    std::map<ValueId, int64_t> bytes_of_partials;  // By the reduction's result, in the plan.
+    for (const size_t tensor : scratch_of(id)) {
+      const WorkspaceTensor& scratch = plan_.workspace[tensor];
+      if (scratch.holds == WorkspaceTensor::Holds::kCounters) {
+        counters += scratch.bytes;
+      } else if (by_last_block == (scratch.holds == WorkspaceTensor::Holds::kOwnPartials)) {
+        bytes_of_partials.emplace(scratch.value, scratch.bytes);
       }
     }
+    const int64_t needed = by_last_block ? last_block_bytes(facts, schedule) : 0;
+    if (counters != needed)
+      report(
+          "segment {} counts the blocks that left partial results in {} bytes, and the workspace "
+          "holds {}",
+          id.index, needed, counters);
+    const size_t reductions = is_shared ? facts.outer_reductions.size() : 0;
+    if (bytes_of_partials.size() != reductions)
+      report("segment {} leaves partial results of {} reductions, and the workspace holds {}",
+             id.index, reductions, bytes_of_partials.size());
+    for (size_t i = 0; i < reductions; ++i) {
+      const OpId reduction = facts.outer_reductions[i];
+      const ValueId result = facts.fusion.ops[reduction].results.front();
+      const int64_t left =
+          partial_rows(schedule) * (facts.is_total(reduction) ? 1 : facts.space.columns);
+      const auto tensor = bytes_of_partials.find(in_plan(kernel, result));
+      if (tensor == bytes_of_partials.end()) {
+        report("the workspace holds no partial results {} of segment {}", result, id.index);
+        continue;
+      }
+      const int64_t element = bytes_of(facts.fusion.values[result].type);
+      if (tensor->second != left * element)
+        report("segment {} leaves {} partial results, and the workspace holds {}", id.index, left,
+               tensor->second / element);
+      if (is_finished(id)) check_finish(id, tensor->first, facts.is_empty(result) ? 0 : left);
+    }
+  }
+
+  /// Checks that the kernel behind `id` reads so many partial results of a value of the plan.
+  void check_finish(KernelId id, ValueId value, int64_t left) {
+    const KernelId finish = *plan_.finish_of(id);
+    const KernelPlan& kernel = plan_.kernels[finish];
+    int64_t read = 0;
+    for (const ValueId input : kernel.facts.fusion.inputs) {
+      if (in_plan(kernel, input) == value)
+        read = element_count(kernel.facts.fusion.values[input].shape);
+    }
+    if (read != left)
+      report("segment {} leaves {} partial results, and segment {} finishes {}", id.index, left,
+             finish.index, read);
+  }
+
+  /// The value of the plan that a kernel's own value is; invalid where the plan does not say.
+  static ValueId in_plan(const KernelPlan& kernel, ValueId value) {
+    if (kernel.in_plan.empty()) return value;
+    const auto found = kernel.in_plan.find(value);
+    return found == kernel.in_plan.end() ? ValueId{} : found->second;
+  }
+
+  /// Tensors of the workspace in which a kernel keeps partial results and counters.
+  [[nodiscard]] std::span<const size_t> scratch_of(KernelId kernel) const {
+    const auto found = scratch_of_.find(kernel);
+    return found == scratch_of_.end() ? std::span<const size_t>{} : std::span(found->second);
   }
 
   // ---- Writers
 
   /// Checks the writers of one tensor: each element is written exactly once.
   void check_tensor(const TensorKey& key, const Tensor& tensor) {
-    for (const std::vector<Region>* regions : {&tensor.writes, &tensor.reads}) {
-      for (const Region& region : *regions) check_inside(key, region);
+    for (const std::vector<TensorRegion>* regions : {&tensor.writes, &tensor.reads}) {
+      for (const TensorRegion& region : *regions) check_inside(key, region);
     }
     // Inputs exist already; check_overwriting() checks that none is read after it is overwritten.
     int64_t count = 0;
-    for (const Region& region : tensor.writes) count += region.count();
+    for (const TensorRegion& region : tensor.writes) count += region.count();
     const bool is_compared = count <= most_elements_;
     std::optional<std::vector<std::pair<int64_t, StepId>>> addresses;
     const auto written = [&]() -> const std::vector<std::pair<int64_t, StepId>>& {
@@ -357,12 +365,12 @@ class PlanVerifier {
                std::next(twice)->second.index, twice->first, name_of(key));
     }
     if (!is_compared) check_first_bytes(key, tensor);
-    for (const Region& read : tensor.reads) {
+    for (const TensorRegion& read : tensor.reads) {
       const bool is_callers = key.first == TensorSlot::Kind::kInput;
       if (is_callers && steps_.contains(read.step)) continue;
       if (is_callers && tensor.writes.empty()) continue;  // An input that is also an output.
       if (read.count() == 0) continue;
-      const auto is_all = [&](const Region& write) {
+      const auto is_all = [&](const TensorRegion& write) {
         return write.step < read.step && write.is_same_place(read);
       };
       if (std::ranges::any_of(tensor.writes, is_all)) continue;
@@ -373,7 +381,7 @@ class PlanVerifier {
   /// Of tensors too large to compare element by element: no two writes begin at the same byte.
   void check_first_bytes(const TensorKey& key, const Tensor& tensor) {
     std::vector<std::pair<int64_t, StepId>> begins;  // Byte and step.
-    for (const Region& write : tensor.writes) {
+    for (const TensorRegion& write : tensor.writes) {
       if (write.count() > 0) begins.emplace_back(write.offset, write.step);
     }
     std::ranges::sort(begins);
@@ -385,10 +393,11 @@ class PlanVerifier {
 
   /// Addresses of all elements and the steps that write them, ascending. The addresses of one
   /// region are nearly always ascending, so that merging is enough.
-  static std::vector<std::pair<int64_t, StepId>> addresses_of(const std::vector<Region>& writes) {
+  static std::vector<std::pair<int64_t, StepId>> addresses_of(
+      const std::vector<TensorRegion>& writes) {
     std::vector<std::pair<int64_t, StepId>> out;
     std::vector<size_t> ends = {0};  // Ends of ascending runs.
-    for (const Region& region : writes) {
+    for (const TensorRegion& region : writes) {
       for (const int64_t address : region.addresses()) out.emplace_back(address, region.step);
       const auto begin = out.begin() + static_cast<ptrdiff_t>(ends.back());
       if (!std::is_sorted(begin, out.end())) std::sort(begin, out.end());
@@ -407,11 +416,11 @@ class PlanVerifier {
     return out;
   }
 
-  void check_written(const TensorKey& key, const Tensor& tensor, const Region& read,
+  void check_written(const TensorKey& key, const Tensor& tensor, const TensorRegion& read,
                      const std::vector<std::pair<int64_t, StepId>>* written) {
     if (written == nullptr || read.count() > most_elements_) {
       int64_t before = 0;
-      for (const Region& write : tensor.writes)
+      for (const TensorRegion& write : tensor.writes)
         before += write.step < read.step ? write.count() : 0;
       // Strides of 0 read an element repeatedly.
       int64_t distinct = 1;
@@ -434,7 +443,7 @@ class PlanVerifier {
     }
   }
 
-  void check_inside(const TensorKey& key, const Region& region) {
+  void check_inside(const TensorKey& key, const TensorRegion& region) {
     if (key.first != TensorSlot::Kind::kWorkspace || region.count() == 0) return;
     const int64_t bytes = plan_.workspace[key.second].bytes;
     if (region.offset < 0 || region.end() > bytes)
@@ -461,8 +470,8 @@ class PlanVerifier {
       use(step->second);
     const auto found = tensors_.find({TensorSlot::Kind::kWorkspace, index});
     if (found == tensors_.end()) return life;
-    for (const Region& region : found->second.writes) use(region.step);
-    for (const Region& region : found->second.reads) use(region.step);
+    for (const TensorRegion& region : found->second.writes) use(region.step);
+    for (const TensorRegion& region : found->second.reads) use(region.step);
     return life;
   }
 
@@ -526,7 +535,8 @@ class PlanVerifier {
   const TensorSlots slots_;
   const int64_t most_elements_;
   const IdVector<StepId, PlanStep> steps_;
-  std::map<PlanStep, std::vector<size_t>> partials_of_;  ///< Indices in the workspace, by writer.
+  /// Partial results and counters: indices in the workspace, by writer.
+  std::map<PlanStep, std::vector<size_t>> scratch_of_;
   std::map<PlanStep, StepId> step_of_;
   StepId step_;  ///< The current step; after the last one, that of the caller.
   std::map<TensorKey, Tensor> tensors_;

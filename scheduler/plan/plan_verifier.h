@@ -25,7 +25,8 @@ inline constexpr int64_t kMostElementsCompared = int64_t{1} << 16;
 ///     workspace, is written by exactly one step, which runs before the one that reads it;
 ///   - a kernel that writes has blocks, and these cover the rows and columns of what they write;
 ///   - partial results of several blocks are finished, by the next kernel or by the last block,
-///     which takes as many of them as the grid leaves;
+///     which takes as many of them as the grid leaves; counters are as many as the last block
+///     needs;
 ///   - tensors of the workspace that a step needs at once share no byte. A tensor is needed from
 ///     its first writer to its last reader, kept indices to the end, scratch tensors of a kernel in
 ///     its own step;

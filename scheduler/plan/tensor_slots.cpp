@@ -22,28 +22,48 @@ TensorSlots::TensorSlots(const Plan& plan)
 }
 
 TensorSlot TensorSlots::of(ValueId value) const {
+  const std::optional<TensorSlot> slot = find(value);
+  SINTER_CHECK(slot.has_value(), "{} lies nowhere", value);
+  return *slot;
+}
+
+TensorSlot TensorSlots::of(KernelId kernel, ValueId value, BufferUse use) const {
+  const std::optional<TensorSlot> slot = find(kernel, value, use);
+  SINTER_CHECK(slot.has_value(), "{} of {} lies nowhere", value, kernel);
+  return *slot;
+}
+
+std::optional<TensorSlot> TensorSlots::find(ValueId value) const {
   if (const auto placed = plan_->placements.find(value); placed != plan_->placements.end()) {
-    TensorSlot slot = of(placed->second.in);
-    slot.offset += placed->second.offset;
+    std::optional<TensorSlot> slot = find(placed->second.in);
+    if (slot) slot->offset += placed->second.offset;
     return slot;
   }
+  const auto whole = [](TensorSlot::Kind kind, size_t index) {
+    return TensorSlot{.kind = kind, .index = index};
+  };
   if (const uint32_t input = input_[value]; input != kNone)
-    return {TensorSlot::Kind::kInput, input};
+    return whole(TensorSlot::Kind::kInput, input);
   if (const uint32_t output = output_[value]; output < caller_outputs_)
-    return {TensorSlot::Kind::kOutput, output};
+    return whole(TensorSlot::Kind::kOutput, output);
   const auto tensors =
       std::ranges::equal_range(workspace_, value, {}, &std::pair<ValueId, size_t>::first);
   const auto found = std::ranges::find_if(tensors, [&](const auto& entry) {
     return plan_->workspace[entry.second].holds == WorkspaceTensor::Holds::kValue;
   });
-  SINTER_CHECK(found != tensors.end(), "{} lies nowhere", value);
-  return {TensorSlot::Kind::kWorkspace, found->second};
+  if (found == tensors.end()) return std::nullopt;
+  return whole(TensorSlot::Kind::kWorkspace, found->second);
 }
 
-TensorSlot TensorSlots::of(KernelId kernel, ValueId value, BufferUse use) const {
+std::optional<TensorSlot> TensorSlots::find(KernelId kernel, ValueId value, BufferUse use) const {
   using Holds = WorkspaceTensor::Holds;
   const KernelPlan& reader = plan_->kernels[kernel];
-  const ValueId id = reader.in_plan.empty() || !value.valid() ? value : reader.in_plan.at(value);
+  ValueId id = value;
+  if (!reader.in_plan.empty() && value.valid()) {
+    const auto named = reader.in_plan.find(value);
+    if (named == reader.in_plan.end()) return std::nullopt;
+    id = named->second;
+  }
   // Partial results have the name of the reduction's result: a kernel that reads them may write the
   // finished result under that name.
   const auto is_meant = [&](const auto& entry) {
@@ -59,8 +79,9 @@ TensorSlot TensorSlots::of(KernelId kernel, ValueId value, BufferUse use) const 
   const auto tensors =
       std::ranges::equal_range(workspace_, id, {}, &std::pair<ValueId, size_t>::first);
   const auto special = std::ranges::find_if(tensors, is_meant);
-  if (special != tensors.end()) return {TensorSlot::Kind::kWorkspace, special->second};
-  return of(id);
+  if (special != tensors.end())
+    return TensorSlot{.kind = TensorSlot::Kind::kWorkspace, .index = special->second};
+  return find(id);
 }
 
 Sizes TensorSlots::strides_of(ValueId value) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -48,6 +49,9 @@ class TensorSlots {
   [[nodiscard]] TensorSlot of(ValueId value) const;
   /// As slot_of(plan, kernel, value, use).
   [[nodiscard]] TensorSlot of(KernelId kernel, ValueId value, BufferUse use) const;
+  /// The same for plans that may break this: nothing if the value has no tensor.
+  [[nodiscard]] std::optional<TensorSlot> find(ValueId value) const;
+  [[nodiscard]] std::optional<TensorSlot> find(KernelId kernel, ValueId value, BufferUse use) const;
   /// As strides_of(plan, value).
   [[nodiscard]] Sizes strides_of(ValueId value) const;
 

@@ -21,9 +21,9 @@ namespace {
 using Members = std::span<const ListFound::Member>;
 
 /// Copies members into a graph of their own.
-class Extraction {
+class MemberCopies {
  public:
-  explicit Extraction(const Fusion& fusion) : fusion_(fusion) {
+  explicit MemberCopies(const Fusion& fusion) : fusion_(fusion) {
     for (size_t i = 0; i < fusion.layouts.size(); ++i) {
       if (fusion.layouts[i].alias.valid()) aliases_[fusion.outputs[i]] = fusion.layouts[i].alias;
     }
@@ -181,7 +181,7 @@ class Chooser {
   }
 
   [[nodiscard]] std::optional<ListGroup> schedule(Members members) const {
-    ListGroup out{.subgraph = Extraction(fusion_).run(members), .segment = {}};
+    ListGroup out{.subgraph = MemberCopies(fusion_).run(members), .segment = {}};
     auto facts = analyse_list(out.subgraph.fusion);
     if (!facts) return std::nullopt;
     auto segment = schedule_segment(std::move(*facts), limits_, options_);

@@ -239,7 +239,9 @@ class Extraction {
 
   [[nodiscard]] ValueId made_of(ValueId value) const {
     const auto copy = copies_.find(value);
-    return copy != copies_.end() ? copy->second : copy_of_owned(value);
+    const ValueId made = copy != copies_.end() ? copy->second : copy_of_owned(value);
+    SINTER_CHECK(made.valid(), "{} is used before it is made", value);
+    return made;
   }
 
   /// True if a value is known or is read from memory; in the latter case it is known from now on.

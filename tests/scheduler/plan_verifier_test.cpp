@@ -283,6 +283,62 @@ TEST(PlanVerifierTest, FindsPartialResultsOfAnotherGrid) {
   EXPECT_GT(found, 10);
 }
 
+/// A plan of column sums whose partial results are finished as wanted.
+Plan finished_by(Finish finish) {
+  Plan out = plan(find_canned_fusion("bias_gradient")->build(), {{"rows", 65536}, {"cols", 1024}},
+                  *find_device("H200"))
+                 .value();
+  std::vector<ProposedSchedule>& candidates = out.kernels.front().candidates;
+  const auto wanted = std::ranges::find_if(candidates, [&](const ProposedSchedule& candidate) {
+    return candidate.schedule.persistent_blocks > 0 && candidate.schedule.finish == finish;
+  });
+  EXPECT_NE(wanted, candidates.end());
+  candidates = {ProposedSchedule(*wanted)};
+  EXPECT_TRUE(plan_finish(out, {0}, candidates.front().schedule, scheduling_families()));
+  EXPECT_THAT(plan_violations(out), IsEmpty());
+  return out;
+}
+
+/// With as many partial results: who finishes them is another.
+TEST(PlanVerifierTest, FindsFinishesThatTheScheduleDoesNotName) {
+  for (const Finish finish : {Finish::kKernel, Finish::kLastBlock}) {
+    Plan plan = finished_by(finish);
+    plan.kernels.front().candidates.front().schedule.finish =
+        finish == Finish::kKernel ? Finish::kLastBlock : Finish::kKernel;
+    EXPECT_THAT(plan_violations(plan), Contains(HasSubstr("partial results")));
+  }
+}
+
+TEST(PlanVerifierTest, FindsCountersOfAnotherGrid) {
+  Plan plan = finished_by(Finish::kLastBlock);
+  const auto counters =
+      std::ranges::find(plan.workspace, WorkspaceTensor::Holds::kCounters, &WorkspaceTensor::holds);
+  ASSERT_NE(counters, plan.workspace.end());
+  counters->bytes -= 4;
+  EXPECT_THAT(plan_violations(plan), Contains(HasSubstr("counts the blocks")));
+  plan.workspace.erase(counters);
+  EXPECT_THAT(plan_violations(plan), Contains(HasSubstr("counts the blocks")));
+}
+
+TEST(PlanVerifierTest, FindsPartialResultsThatTheFinishDoesNotRead) {
+  Plan plan = finished_by(Finish::kKernel);
+  ASSERT_EQ(plan.kernels.size(), 2U);
+  KernelPlan& finish = plan.kernels[{1}];
+  ASSERT_EQ(finish.facts.fusion.inputs.size(), 1U);
+  finish.in_plan[finish.facts.fusion.inputs.front()] = plan.fusion.inputs.front();
+  EXPECT_THAT(plan_violations(plan), Contains(HasSubstr("and segment 1 finishes 0")));
+}
+
+TEST(PlanVerifierTest, FindsValuesThatLieNowhere) {
+  const Plan whole = finished_by(Finish::kKernel);
+  Plan plan = whole;
+  plan.kernels[{1}].in_plan.erase(plan.kernels[{1}].facts.fusion.inputs.front());
+  EXPECT_THAT(plan_violations(plan), Contains(HasSubstr("is read and lies nowhere")));
+  plan = whole;
+  plan.workspace.clear();
+  EXPECT_THAT(plan_violations(plan), Contains(HasSubstr("lies nowhere")));
+}
+
 TEST(PlanVerifierTest, FindsPartialResultsThatAreNotAllFinished) {
   Plan planned = plan(find_canned_fusion("row_and_total_loss")->build(),
                       {{"rows", 65536}, {"cols", 1024}}, *find_device("H200"))
