@@ -1,7 +1,6 @@
 #include "benchmarks/cost_model/ablation.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <random>
 

@@ -196,7 +196,7 @@ FitResult fit(const std::vector<TimedSet>& sets) {
 }
 
 TimedSet part_of(const TimedSet& set, bool held_out) {
-  TimedSet out{.limits = set.limits, .families = {}, .problems = {}};
+  TimedSet out{.limits = set.limits, .families = set.families, .problems = {}};
   for (size_t i = 0; i < set.problems.size(); ++i) {
     if ((i % kHeldOutOf == 0) == held_out) out.problems.push_back(set.problems[i]);
   }

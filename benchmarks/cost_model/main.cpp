@@ -9,6 +9,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "benchmarks/cost_model/ablation.h"
 #include "benchmarks/cost_model/accuracy.h"
@@ -277,7 +278,7 @@ int main(int argc, char** argv) {
   untimed->add_option("--out", options.out, "where to write the schedules to time, JSON");
   untimed->add_option("--device", options.device, "on which nothing else has been timed");
   untimed->add_option("--canned", options.canned, "fusions to add to the set: NAME ROWS COLS");
-  untimed->add_option("--best", options.best, "how many schedules, those predicted fastest");
+  untimed->add_option("--best", options.best, "how many schedules, those ranked first");
   CLI11_PARSE(app, argc, argv);
   try {
     return commands.at(app.get_subcommands().front())(options);

@@ -86,7 +86,13 @@ class Reader {
 
   void finish() {
     for (auto& [name, problem] : problems_) {
-      if (problem && problem->timed.size() >= 2) set_.problems.push_back(std::move(*problem));
+      if (!problem || problem->timed.size() < 2) continue;
+      // What spilled once may not any more: another compiler, or another lowering.
+      std::erase_if(problem->spilled, [&](const TimedSchedule& spilled) {
+        return std::ranges::find(problem->timed, spilled.schedule, &TimedSchedule::schedule) !=
+               problem->timed.end();
+      });
+      set_.problems.push_back(std::move(*problem));
     }
   }
 

@@ -8,9 +8,10 @@
 namespace sinter::bench {
 namespace {
 
-/// The schedules predicted fastest of those not known to spill; none where no family offers one.
-std::vector<Schedule> fastest_offers(const TimedProblem& problem, const TimedSet& set,
-                                     const DeviceLimits& limits, size_t best) {
+/// The first of the schedules as the planner ranks them, without those known to spill; none where
+/// no family offers one.
+std::vector<Schedule> first_offers(const TimedProblem& problem, const TimedSet& set,
+                                   const DeviceLimits& limits, size_t best) {
   KernelPlan kernel{.facts = problem.facts, .in_plan = {}, .candidates = {}};
   std::vector<Rejection> rejections;
   if (!offer_schedules(kernel, rejections, limits, {.families = set.families})) return {};
@@ -19,11 +20,10 @@ std::vector<Schedule> fastest_offers(const TimedProblem& problem, const TimedSet
     return std::ranges::find(problem.spilled, offer.schedule, &TimedSchedule::schedule) !=
            problem.spilled.end();
   });
-  const size_t count = std::min(best, offers.size());
-  std::ranges::partial_sort(offers, offers.begin() + static_cast<std::ptrdiff_t>(count), {},
-                            [](const ProposedSchedule& offer) { return offer.predicted.total_us; });
+  rank_schedules(offers, set.families);  // As if those that spill had not been offered.
   std::vector<Schedule> out;
-  for (size_t i = 0; i < count; ++i) out.push_back(std::move(offers[i].schedule));
+  for (size_t i = 0; i < std::min(best, offers.size()); ++i)
+    out.push_back(std::move(offers[i].schedule));
   return out;
 }
 
@@ -40,7 +40,7 @@ std::vector<ToTime> untimed_choices(const TimedSet& set, size_t best) {
   for (const TimedProblem& problem : set.problems) {
     ToTime item{.problem = &problem, .schedules = {}};
     for (const DeviceLimits& limits : models) {
-      for (const Schedule& schedule : fastest_offers(problem, set, limits, best)) {
+      for (const Schedule& schedule : first_offers(problem, set, limits, best)) {
         if (std::ranges::find(problem.timed, schedule, &TimedSchedule::schedule) ==
             problem.timed.end())
           add_new(item.schedules, schedule);
