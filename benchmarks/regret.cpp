@@ -10,11 +10,11 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "benchmarks/cost_model/timed_choice.h"
 #include "benchmarks/cost_model/timed_problems.h"
 #include "benchmarks/result_file.h"
 #include "codegen/cuda/emit.h"
 #include "fusion_ir/error.h"
-#include "scheduler/segmentation/offers.h"
 
 namespace sinter {
 namespace {
@@ -24,12 +24,6 @@ struct Case {
   int64_t rows = 0;
   int64_t columns = 0;
   friend auto operator<=>(const Case&, const Case&) = default;
-};
-
-/// Schedules of one case that were timed, each as the model sees it today.
-struct Timed {
-  std::vector<ProposedSchedule> candidates;
-  std::vector<double> us;  ///< Of candidates; the fastest where one was timed several times.
 };
 
 std::string describe(const Schedule& schedule) {
@@ -60,7 +54,7 @@ class Regret {
     const auto estimate = family->estimate(facts->second, *schedule, limits_);
     // What is expected to spill is never offered to pipelines.
     if (!estimate || (family->models_latency && estimate->spilled_registers > 0)) return skip();
-    Timed& timed = cases_[item];
+    bench::TimedCandidates& timed = cases_[item];
     const auto same = std::ranges::find(timed.candidates, *schedule, &ProposedSchedule::schedule);
     if (same != timed.candidates.end()) {
       double& known = timed.us[static_cast<size_t>(same - timed.candidates.begin())];
@@ -85,11 +79,7 @@ class Regret {
     size_t schedules = 0;
     for (const auto& [item, timed] : cases_) {
       if (timed.candidates.size() < fewest) continue;
-      std::vector<ProposedSchedule> ranked = timed.candidates;
-      rank_schedules(ranked, families_);
-      const size_t chosen = index_of(timed, ranked.front().schedule);
-      const auto fastest =
-          static_cast<size_t>(std::ranges::min_element(timed.us) - timed.us.begin());
+      const auto [chosen, fastest] = bench::choice_of(timed, families_);
       const double ratio = timed.us[chosen] / timed.us[fastest];
       fmt::print("| {} {} x {} | {} | {}: {:.1f} | {}: {:.1f} | {:.1f} % |\n", item.fusion,
                  item.rows, item.columns, timed.us.size(),
@@ -114,16 +104,12 @@ class Regret {
   }
 
  private:
-  static size_t index_of(const Timed& timed, const Schedule& schedule) {
-    const auto found = std::ranges::find(timed.candidates, schedule, &ProposedSchedule::schedule);
-    return static_cast<size_t>(found - timed.candidates.begin());
-  }
   void skip() { ++skipped_; }
 
   DeviceLimits limits_;
   FamilySet families_ = builtin_families();
   std::map<Case, SegmentFacts> facts_;
-  std::map<Case, Timed> cases_;
+  std::map<Case, bench::TimedCandidates> cases_;
   size_t skipped_ = 0;
 };
 

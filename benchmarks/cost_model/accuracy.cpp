@@ -1,41 +1,18 @@
 #include "benchmarks/cost_model/accuracy.h"
 
-#include <algorithm>
 #include <cmath>
 
-#include "scheduler/segmentation/offers.h"
+#include "benchmarks/cost_model/timed_choice.h"
 
 namespace sinter::bench {
-
 namespace {
 
-/// Schedules of one problem as the planner would rank them: the one that it chooses is not always
-/// the one predicted fastest (rank_schedules()).
-class Choice {
- public:
-  explicit Choice(const FamilySet& families) : families_(families) {}
-
-  void add(const TimedSchedule& timed, const Prediction& predicted) {
-    timed_.push_back(&timed);
-    ranked_.push_back({timed.schedule, timed.estimate, predicted});
-  }
-  /// log(time of the chosen one / shortest time).
-  [[nodiscard]] double behind() const {
-    if (timed_.empty()) return 0.0;
-    std::vector<ProposedSchedule> ranked = ranked_;
-    rank_schedules(ranked, families_);
-    const auto chosen = std::ranges::find(
-        timed_, ranked.front().schedule,
-        [](const TimedSchedule* timed) -> const Schedule& { return timed->schedule; });
-    const auto fastest = std::ranges::min_element(timed_, {}, &TimedSchedule::us);
-    return std::log((*chosen)->us / (*fastest)->us);
-  }
-
- private:
-  const FamilySet& families_;
-  std::vector<const TimedSchedule*> timed_;
-  std::vector<ProposedSchedule> ranked_;
-};
+/// log(time of what the planner chooses / shortest time); 0 if nothing was timed.
+double behind(const TimedCandidates& timed, const FamilySet& families) {
+  if (timed.us.empty()) return 0.0;
+  const TimedChoice choice = choice_of(timed, families);
+  return std::log(timed.us[choice.chosen] / timed.us[choice.fastest]);
+}
 
 }  // namespace
 
@@ -43,17 +20,18 @@ std::vector<ProblemAccuracy> accuracy_of(const TimedSet& set, const DeviceLimits
   std::vector<ProblemAccuracy> out;
   for (const TimedProblem& problem : set.problems) {
     ProblemAccuracy accuracy{.schedules = problem.timed.size()};
-    Choice choice(set.families);
-    for (const TimedSchedule& timed : problem.timed) {
-      const Prediction prediction = predicted(problem, timed, limits);
-      accuracy.error += std::abs(std::log(timed.us / prediction.total_us)) /
-                        static_cast<double>(problem.timed.size());
-      choice.add(timed, prediction);
-    }
-    accuracy.behind = choice.behind();
-    for (const TimedSchedule& timed : problem.spilled)
-      choice.add(timed, predicted(problem, timed, limits));
-    accuracy.first_behind = choice.behind();
+    TimedCandidates all;
+    const auto add = [&](const TimedSchedule& timed) {
+      all.candidates.push_back({timed.schedule, timed.estimate, predicted(problem, timed, limits)});
+      all.us.push_back(timed.us);
+      return all.candidates.back().predicted.total_us;
+    };
+    for (const TimedSchedule& timed : problem.timed)
+      accuracy.error +=
+          std::abs(std::log(timed.us / add(timed))) / static_cast<double>(problem.timed.size());
+    accuracy.behind = behind(all, set.families);
+    for (const TimedSchedule& timed : problem.spilled) add(timed);
+    accuracy.first_behind = behind(all, set.families);
     out.push_back(accuracy);
   }
   return out;

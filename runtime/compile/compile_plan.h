@@ -45,9 +45,9 @@ Plan plan_as_compiled(const CompiledPlan& compiled);
 ///
 /// Errors: InvalidArgument for a plan that breaks an invariant (plan_violations()), such as one in
 /// which another schedule was taken without plan_finish(); those of lowering and of compile_kernel;
-/// Cancelled and ResourceExhausted where families
-/// are interrupted (codegen/lower/interruptible_lowering.h). What a family's functions throw on any
-/// thread is thrown on, but for a SinterException, whose error is given.
+/// Cancelled and ResourceExhausted where families are interrupted
+/// (codegen/lower/interruptible_lowering.h). What a family's functions throw on any thread is
+/// thrown on, but for a SinterException, whose error is given.
 Result<CompiledPlan> compile_plan(Plan plan, const NvrtcCompiler& compiler, KernelCache& cache,
                                   const CompilePlanOptions& options = {});
 
