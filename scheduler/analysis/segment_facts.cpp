@@ -32,10 +32,13 @@ class Facts {
  public:
   explicit Facts(SegmentFacts facts) : facts_(std::move(facts)) {}
 
-  SegmentFacts run(bool with_kept) {
+  SegmentFacts walk() {
     find_levels();
     count_bytes();
-    if (with_kept) find_kept();
+    return std::move(facts_);
+  }
+  SegmentFacts keep() {
+    find_kept();
     return std::move(facts_);
   }
 
@@ -349,15 +352,13 @@ double issue_slots_of(const OpKind& kind) {
 
 double element_instructions(const OpKind& kind) { return std::max(1.0, issue_slots_of(kind)); }
 
-namespace {
-
-tl::expected<SegmentFacts, Rejection> analysed(Fusion fusion, bool with_kept) {
+tl::expected<SegmentFacts, Rejection> analyse_walk(Fusion fusion) {
   auto space = iteration_space(fusion);
   if (!space) return tl::make_unexpected(space.error());
   SegmentFacts facts;
   facts.fusion = std::move(fusion);
   facts.space = std::move(*space);
-  facts = Facts(std::move(facts)).run(with_kept);
+  facts = Facts(std::move(facts)).walk();
   if (facts.fusion.layouts.empty()) return facts;
   auto in_place = find_in_place(facts);
   if (!in_place) return tl::make_unexpected(in_place.error());
@@ -365,14 +366,12 @@ tl::expected<SegmentFacts, Rejection> analysed(Fusion fusion, bool with_kept) {
   return facts;
 }
 
-}  // namespace
+SegmentFacts find_kept_values(SegmentFacts walk) { return Facts(std::move(walk)).keep(); }
 
 tl::expected<SegmentFacts, Rejection> analyse(Fusion fusion) {
-  return analysed(std::move(fusion), true);
-}
-
-tl::expected<SegmentFacts, Rejection> analyse_walk(Fusion fusion) {
-  return analysed(std::move(fusion), false);
+  auto walk = analyse_walk(std::move(fusion));
+  if (!walk) return walk;
+  return find_kept_values(std::move(*walk));
 }
 
 std::optional<Rejection> check_arguments(const SegmentFacts& facts) {
@@ -384,7 +383,7 @@ std::optional<Rejection> check_arguments(const SegmentFacts& facts) {
   for (const TensorAccess& access : facts.space.inputs) tensors.insert(access.tensor);
   if (std::ssize(tensors) <= kMostArgumentTensors) return std::nullopt;
   return Rejection{.subject = "segment",
-                   .rule = "a kernel has not so many arguments",
+                   .rule = std::string(kArgumentsRule),
                    .value = static_cast<double>(tensors.size()),
                    .limit = static_cast<double>(kMostArgumentTensors),
                    .unit = "tensors",

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "fusion_ir/fusion.h"
@@ -97,13 +98,17 @@ bool is_fast_path(const Fusion& fusion, ValueId value);
 /// find_in_place().
 tl::expected<SegmentFacts, Rejection> analyse(Fusion fusion);
 
-/// The same without the minimum cut, which takes most of the time: enough to tell whether families
+/// The same without the minimum cuts, which take most of the time: enough to tell whether families
 /// accept the segment, and its lower bound of time.
 tl::expected<SegmentFacts, Rejection> analyse_walk(Fusion fusion);
+/// What analyse() finds of a segment, from what analyse_walk() found.
+SegmentFacts find_kept_values(SegmentFacts walk);
 
 /// Most tensors that a kernel takes as separate arguments. The rest of kMaxKernelArguments is for
 /// sizes, partial results and counters.
 inline constexpr int64_t kMostArgumentTensors = 112;
+/// The rule that refuses a segment with more.
+inline constexpr std::string_view kArgumentsRule = "a kernel has not so many arguments";
 
 /// Rejects a segment whose kernel would have too many tensor arguments. Tensor lists are accepted:
 /// they keep their addresses in tables.

@@ -72,7 +72,8 @@ bool overwrites_a_view(const Subgraph& group) {
 
 }  // namespace
 
-GroupVerdict GroupJudge::analysed(Fusion graph, WorkGraph::LeafViews views) const {
+GroupVerdict GroupJudge::analysed(std::span<const NodeId> group, Fusion graph,
+                                  WorkGraph::LeafViews views) {
   GroupVerdict verdict{.views = views};
   const double instructions = instructions_of(graph);
   for (const Op& op : graph.ops) verdict.reduces |= is_reduction(op.kind);
@@ -83,7 +84,7 @@ GroupVerdict GroupJudge::analysed(Fusion graph, WorkGraph::LeafViews views) cons
   }
   if (instructions > kMostInstructions) {
     verdict.rejection = {.subject = "segmentation",
-                         .rule = "the instructions of an element fill the instruction cache",
+                         .rule = std::string(kInstructionsRule),
                          .value = instructions,
                          .limit = kMostInstructions,
                          .unit = "instructions",
@@ -102,10 +103,21 @@ GroupVerdict GroupJudge::analysed(Fusion graph, WorkGraph::LeafViews views) cons
   verdict.least_us = least_time_of_rows(*facts, limits_);
   verdict.issue_us =
       issue_time(slots_of_all(facts->fusion), limits_, static_cast<double>(limits_.sm_count));
+  recent_.push_front({{group.begin(), group.end()}, std::move(*facts)});
+  if (recent_.size() > kRecent) recent_.pop_back();
   return verdict;
 }
 
-bool GroupJudge::may_fit(std::span<const NodeId> group) {
+std::optional<SegmentFacts> GroupJudge::take_facts(std::span<const NodeId> group) {
+  const auto found = std::ranges::find_if(
+      recent_, [&](const Recent& recent) { return std::ranges::equal(recent.nodes, group); });
+  if (found == recent_.end()) return std::nullopt;
+  SegmentFacts facts = std::move(found->facts);
+  recent_.erase(found);
+  return facts;
+}
+
+GroupJudge::Limit GroupJudge::exceeded_limit(std::span<const NodeId> group) {
   const Fusion& fusion = graph_.fusion();
   const uint32_t call = ++last_counted_;
   for (const NodeId node : group) in_group_[node] = call;
@@ -123,9 +135,10 @@ bool GroupJudge::may_fit(std::span<const NodeId> group) {
       const NodeId owner = graph_.maker_of(leaf);
       if (owner == WorkGraph::kNone || !is_inside(owner)) ++tensors;
     }
-    if (instructions > kMostInstructions || tensors > kMostArgumentTensors) return false;
+    if (instructions > kMostInstructions) return Limit::kInstructions;
+    if (tensors > kMostArgumentTensors) return Limit::kTensors;
   }
-  return true;
+  return Limit::kNone;
 }
 
 const GroupVerdict& GroupJudge::judge(std::span<const NodeId> group) { return verdict_of(group); }
@@ -145,19 +158,21 @@ GroupVerdict& GroupJudge::judge_anew(std::span<const NodeId> group) {
     verdict.rejection = std::move(*refusal);
     return verdict;
   }
+  if (const Limit limit = exceeded_limit(group); limit != Limit::kNone)
+    return limit == Limit::kInstructions ? too_long_ : too_many_tensors_;
   const uint64_t hash = graph_.structure_of(group);
   if (const auto found = verdicts_.find(hash); found != verdicts_.end()) {
     ++counts_.repeated;
     return found->second;
   }
   ++counts_.analysed;
-  GroupVerdict verdict =
-      analysed(graph_.extract_graph(group, WorkGraph::LeafViews::kOps), WorkGraph::LeafViews::kOps);
+  GroupVerdict verdict = analysed(group, graph_.extract_graph(group, WorkGraph::LeafViews::kOps),
+                                  WorkGraph::LeafViews::kOps);
   if (!verdict.legal) {
     Subgraph reshaped_graph = graph_.extract(group, WorkGraph::LeafViews::kInputs);
     if (!overwrites_a_view(reshaped_graph)) {
       GroupVerdict reshaped =
-          analysed(std::move(reshaped_graph.fusion), WorkGraph::LeafViews::kInputs);
+          analysed(group, std::move(reshaped_graph.fusion), WorkGraph::LeafViews::kInputs);
       if (reshaped.legal) verdict = std::move(reshaped);
     }
   }

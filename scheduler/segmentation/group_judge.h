@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -29,6 +32,9 @@ struct GroupVerdict {
 /// hold at 16 bytes each (Jia et al., "Dissecting the NVIDIA Volta GPU Architecture via
 /// Microbenchmarking", arXiv 1804.06826).
 inline constexpr double kMostInstructions = 1024.0;
+/// The rule that refuses a group with more.
+inline constexpr std::string_view kInstructionsRule =
+    "the instructions of an element fill the instruction cache";
 /// Instructions per element of one kernel that runs the whole graph: at least one per op.
 double instructions_of(const Fusion& fusion);
 
@@ -44,11 +50,18 @@ class GroupJudge {
   GroupJudge(const WorkGraph& graph, const DeviceLimits& limits, const FamilySet&& families,
              const SegmentPins* pins = nullptr) = delete;
 
-  /// False if a group exceeds a kernel's limit of instructions or of tensors. This is found without
-  /// making the group's graph. judge() then refuses the group, for this reason or another.
-  [[nodiscard]] bool may_fit(std::span<const NodeId> group);
-  /// `group` is ascending. The reference stays valid.
+  /// False if a group exceeds a kernel's limit of instructions or of tensors. judge() then refuses
+  /// the group.
+  [[nodiscard]] bool may_fit(std::span<const NodeId> group) {
+    return exceeded_limit(group) == Limit::kNone;
+  }
+  /// `group` is ascending. The reference stays valid. The graph of a group that exceeds a kernel's
+  /// limits is not made.
   const GroupVerdict& judge(std::span<const NodeId> group);
+
+  /// The facts of a group, without its kept values, if it is among the last that were analysed and
+  /// its facts were not taken yet: a group is often scheduled right after it was judged.
+  std::optional<SegmentFacts> take_facts(std::span<const NodeId> group);
 
   /// Refuses a group, and all groups of its structure, until allow_all().
   void refuse(std::span<const NodeId> group, Rejection why);
@@ -63,9 +76,11 @@ class GroupJudge {
   [[nodiscard]] const Counts& counts() const { return counts_; }
 
  private:
+  enum class Limit : uint8_t { kNone, kInstructions, kTensors };
+  Limit exceeded_limit(std::span<const NodeId> group);
   GroupVerdict& verdict_of(std::span<const NodeId> group);
   GroupVerdict& judge_anew(std::span<const NodeId> group);
-  [[nodiscard]] GroupVerdict analysed(Fusion graph, WorkGraph::LeafViews views) const;
+  GroupVerdict analysed(std::span<const NodeId> group, Fusion graph, WorkGraph::LeafViews views);
 
   const WorkGraph& graph_;
   const DeviceLimits& limits_;
@@ -84,8 +99,23 @@ class GroupJudge {
       .rejection = {.subject = "segmentation",
                     .rule = "a kernel would read an input in whose memory it joins parts",
                     .remedy = "none needed: the parts wait for those that read"}};
+  /// For groups that exceed a kernel's limits.
+  GroupVerdict too_long_{.rejection = {.subject = "segmentation",
+                                       .rule = std::string(kInstructionsRule),
+                                       .remedy = "none needed: the parts run one after the other"}};
+  GroupVerdict too_many_tensors_{
+      .rejection = {.subject = "segmentation",
+                    .rule = std::string(kArgumentsRule),
+                    .remedy = "none needed: the parts run one after the other"}};
+  /// Two, since the groups on both sides of a boundary are judged before either is scheduled.
+  static constexpr size_t kRecent = 2;
+  struct Recent {
+    std::vector<NodeId> nodes;
+    SegmentFacts facts;
+  };
+  std::deque<Recent> recent_;  ///< Legal groups, the last first.
   Counts counts_;
-  IdMap<ValueId, uint32_t> counted_;  ///< By leaf: the last call of may_fit() that counted it.
+  IdMap<ValueId, uint32_t> counted_;  ///< By leaf: the last exceeded_limit() that counted it.
   std::vector<uint32_t> in_group_;    ///< By node: the last such call whose group has it.
   uint32_t last_counted_ = 0;         ///< Number of the last call.
 };

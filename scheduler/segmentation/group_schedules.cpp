@@ -30,9 +30,11 @@ double ScheduledGroup::predicted_us() const {
   return segment ? segment->predicted_us() : std::numeric_limits<double>::infinity();
 }
 
-ScheduledGroup& GroupSchedules::of(const std::vector<NodeId>& nodes, WorkGraph::LeafViews views) {
+ScheduledGroup& GroupSchedules::of(const std::vector<NodeId>& nodes, WorkGraph::LeafViews views,
+                                   GroupJudge* judge) {
   if (const auto known = known_.find(nodes); known != known_.end()) return *known->second;
-  Fusion fusion = graph_.extract_graph(nodes, views);
+  std::optional<SegmentFacts> walk = judge != nullptr ? judge->take_facts(nodes) : std::nullopt;
+  Fusion fusion = walk ? std::move(walk->fusion) : graph_.extract_graph(nodes, views);
   const uint64_t hash = structural_hash(fusion);
   for (auto [it, last] = made_.equal_range(hash); it != last; ++it) {
     const auto& [other, other_views, scheduled] = it->second;
@@ -41,7 +43,13 @@ ScheduledGroup& GroupSchedules::of(const std::vector<NodeId>& nodes, WorkGraph::
     return *scheduled;
   }
   std::vector<ValueId> outputs = fusion.outputs;
-  auto facts = analyse(std::move(fusion));
+  tl::expected<SegmentFacts, Rejection> facts;
+  if (walk) {
+    walk->fusion = std::move(fusion);
+    facts = find_kept_values(std::move(*walk));
+  } else {
+    facts = analyse(std::move(fusion));
+  }
   auto segment = facts ? schedule(std::move(*facts), limits_, options_)
                        : fail(unsupported(graph_.extract(nodes, views).fusion, {facts.error()},
                                           "no family can walk a segment"));
@@ -51,14 +59,23 @@ ScheduledGroup& GroupSchedules::of(const std::vector<NodeId>& nodes, WorkGraph::
   return *made_.emplace(hash, Made{nodes, views, std::move(made)})->second.scheduled;
 }
 
-ScheduledGroup& GroupSchedules::like(const std::vector<NodeId>& nodes,
-                                     const GroupVerdict& verdict) {
-  if (verdict.structure == 0) return of(nodes, verdict.views);
+ScheduledGroup& GroupSchedules::like(const std::vector<NodeId>& nodes, const GroupVerdict& verdict,
+                                     GroupJudge* judge) {
+  if (verdict.structure == 0) return of(nodes, verdict.views, judge);
   if (const auto known = alike_.find(verdict.structure); known != alike_.end())
     return *known->second;
-  ScheduledGroup& scheduled = of(nodes, verdict.views);
+  ScheduledGroup& scheduled = of(nodes, verdict.views, judge);
   alike_.emplace(verdict.structure, &scheduled);
   return scheduled;
+}
+
+ScheduledGroup& GroupSchedules::like(const std::vector<NodeId>& nodes,
+                                     const GroupVerdict& verdict) {
+  return like(nodes, verdict, nullptr);
+}
+
+ScheduledGroup& GroupSchedules::like(const std::vector<NodeId>& nodes, GroupJudge& judge) {
+  return like(nodes, judge.judge(nodes), &judge);
 }
 
 std::vector<NodeId> GroupSchedules::key_of(const MergeTree& tree) {

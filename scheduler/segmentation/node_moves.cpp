@@ -99,10 +99,8 @@ class Moves {
 
   double cost_us(const std::vector<NodeId>& group) {
     if (graph_.nodes()[group.front()].is_external) return 0.0;
-    const GroupVerdict& verdict = judge_.judge(group);
-    constexpr double kNever = std::numeric_limits<double>::infinity();
-    if (!verdict.legal) return kNever;
-    return schedules_.like(group, verdict).predicted_us();
+    if (!judge_.judge(group).legal) return std::numeric_limits<double>::infinity();
+    return schedules_.like(group, judge_).predicted_us();
   }
 
   [[nodiscard]] bool is_acyclic(const Partition& groups) const {

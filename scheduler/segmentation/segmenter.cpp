@@ -309,12 +309,12 @@ class Greedy {
       std::ranges::merge(trees_[group].nodes, trees_[offer.other].nodes, std::back_inserter(nodes));
       const double apart_us =
           trees_[group].verdict->least_us + trees_[offer.other].verdict->least_us;
-      const GroupVerdict* verdict = judge_.may_fit(nodes) ? &judge_.judge(nodes) : nullptr;
-      if (verdict == nullptr || !verdict->legal || verdict->least_us >= apart_us) {
+      const GroupVerdict& verdict = judge_.judge(nodes);
+      if (!verdict.legal || verdict.least_us >= apart_us) {
         if (order_.in_rounds) refuse(group, offer.other);
         continue;
       }
-      unite(group, offer, std::move(nodes), *verdict);
+      unite(group, offer, std::move(nodes), verdict);
       return true;
     }
     waits_ = waits_ || awaited;

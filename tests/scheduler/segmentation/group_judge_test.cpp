@@ -90,6 +90,22 @@ TEST(GroupJudgeTest, AKernelHasSoManyTensors) {
     std::iota(all.begin(), all.end(), NodeId{0});
     EXPECT_EQ(text.judge.may_fit(all), more == 0);
     EXPECT_EQ(text.judge.judge(all).legal, more == 0);
+    // The graph of a group that exceeds the limit is not made.
+    EXPECT_EQ(text.judge.counts().analysed, more == 0 ? 1 : 0);
+  }
+}
+
+TEST(GroupJudgeTest, KeepsTheFactsOfTheLastTwoGroups) {
+  TextGraph text(kChain);
+  const std::vector<std::vector<NodeId>> groups = {{0}, {1}, {0, 1}};
+  for (const std::vector<NodeId>& group : groups) ASSERT_TRUE(text.judge.judge(group).legal);
+  EXPECT_FALSE(text.judge.take_facts(groups[0]));
+  for (const size_t recent : {1U, 2U}) {
+    const std::vector<NodeId>& group = groups[recent];
+    const auto facts = text.judge.take_facts(group);
+    ASSERT_TRUE(facts);
+    EXPECT_EQ(facts->fusion, text.graph.extract_graph(group, text.judge.judge(group).views));
+    EXPECT_FALSE(text.judge.take_facts(group)) << "taken before";
   }
 }
 

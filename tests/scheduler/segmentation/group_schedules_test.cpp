@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "scheduler/analysis/subgraphs.h"
 #include "scheduler/plan/plan_options.h"
 #include "scheduler/segmentation/offers.h"
+#include "tests/scheduler/segmentation/text_graph.h"
 #include "tests/support/h200.h"
 
 namespace sinter::group_schedules_test {
@@ -140,6 +142,33 @@ TEST(GroupSchedulesTest, TimesOfGroupsThatAreAlikeAreTheirs) {
     EXPECT_DOUBLE_EQ(schedules.like(tree).predicted_us(),
                      schedules.of(tree.nodes, tree.verdict->views).predicted_us());
   }
+}
+
+// A softmax of an exponential: values are kept across its row barriers.
+TEST(GroupSchedulesTest, FactsOfTheJudgeGiveTheSameSchedules) {
+  TextGraph text(R"(fusion @softmax {
+  %v0 x : f32[4096, 4096] = input
+  %v1 e : f32[4096, 4096] = exp %v0
+  %v2 m : f32[4096] = reduce.sum %v1 over(1)
+  %v3 b : f32[4096, 4096] = broadcast %v2 axes(0)
+  %v4 y : f32[4096, 4096] = div %v1, %v3
+  return %v4
+})");
+  std::vector<NodeId> all(text.graph.size());
+  std::iota(all.begin(), all.end(), NodeId{0});
+  const ScheduledGroup& expected = text.schedules.of(all, text.judge.judge(all).views);
+  GroupJudge judge(text.graph, kLimits, text.families);
+  GroupSchedules schedules(text.graph, kLimits, text.options);
+  ASSERT_TRUE(judge.judge(all).legal);
+  const ScheduledGroup& scheduled = schedules.like(all, judge);
+  EXPECT_FALSE(judge.take_facts(all)) << "the facts were not taken";
+  ASSERT_TRUE(expected.segment && scheduled.segment);
+  EXPECT_EQ(scheduled.outputs, expected.outputs);
+  EXPECT_EQ(scheduled.segment->decisions, expected.segment->decisions);
+  const KernelPlan& kernel = scheduled.segment->kernels.front();
+  EXPECT_FALSE(kernel.facts.kept.empty());
+  EXPECT_EQ(kernel.facts.fusion, expected.segment->kernels.front().facts.fusion);
+  EXPECT_EQ(kernel.candidates, expected.segment->kernels.front().candidates);
 }
 
 }  // namespace sinter::group_schedules_test
