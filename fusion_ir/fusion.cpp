@@ -100,6 +100,12 @@ class HashInput {
                      }
                      add(op.axes);
                    },
+                   [&](const ContractOp& op) {
+                     add(op.left);
+                     add(op.right);
+                     add(op.reduced);
+                     add(text_of(op.precision));
+                   },
                },
                kind);
   }

@@ -1,6 +1,7 @@
 #include "fusion_ir/fusion_builder.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 
@@ -91,6 +92,69 @@ Shape common_shape(const Fusion& fusion, std::span<const ValueId> operands) {
     }
   }
   return common;
+}
+
+/// Axes of a ContractOp.
+struct Equation {
+  std::vector<int> left, right, reduced;
+};
+
+/// "bmk,bkn->bmn": as einsum has it.
+Equation parse_equation(std::string_view text, const std::vector<ValueId>& values) {
+  const auto mistake = [&](std::string_view what) {
+    invalid(fmt::format("the equation '{}' {}", text, what),
+            "write a letter for each axis, as in \"bmk,bkn->bmn\"", values);
+  };
+  std::array<std::string, 3> terms;
+  size_t term = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == ' ') continue;
+    if (c == ',' && term == 0) {
+      term = 1;
+    } else if (c == '-' && term == 1 && text.substr(i, 2) == "->") {
+      term = 2;
+      ++i;
+    } else if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
+      terms[term] += c;
+    } else {
+      mistake(fmt::format("has '{}' where a letter, ',' or '->' should be", c));
+    }
+  }
+  if (term != 2) mistake("has no two operands and result");
+  auto& [left, right, result] = terms;
+  for (const std::string& letters : terms) {
+    std::string sorted = letters;
+    std::ranges::sort(sorted);
+    if (std::ranges::adjacent_find(sorted) != sorted.end())
+      mistake("names an axis twice in a term");
+  }
+  std::string space = result;
+  for (const char c : left) {
+    if (space.find(c) != std::string::npos) continue;
+    if (right.find(c) == std::string::npos)
+      mistake(fmt::format("reduces '{}', which only one operand has: reduce it first", c));
+    space += c;
+  }
+  const auto places = [&](const std::string& letters) {
+    std::vector<int> out;
+    for (const char c : letters) {
+      const size_t place = space.find(c);
+      if (place == std::string::npos)
+        mistake(fmt::format("reduces '{}', which only one operand has: reduce it first", c));
+      out.push_back(static_cast<int>(place));
+    }
+    return out;
+  };
+  Equation out{.left = places(left), .right = places(right), .reduced = {}};
+  for (const char c : result) {
+    if (left.find(c) == std::string::npos && right.find(c) == std::string::npos)
+      mistake(fmt::format("has '{}' in its result, but in no operand", c));
+  }
+  for (size_t axis = result.size(); axis < space.size(); ++axis)
+    out.reduced.push_back(static_cast<int>(axis));
+  if (out.reduced.empty()) mistake("reduces no axis: broadcast the operands and multiply them");
+  return out;
 }
 
 }  // namespace
@@ -264,6 +328,93 @@ std::vector<ValueId> FusionBuilder::reduce_tuple(const ReductionTraits& reductio
   const DType type = reduced_type(reduction, value(x).type);
   TupleReduceOp op{&reduction, axes_of(x, std::move(axes))};
   return append(std::move(op), {cast(x, type)}, type, {});
+}
+
+ValueId FusionBuilder::contract(std::string_view equation, ValueId a, ValueId b,
+                                ContractOptions options) {
+  (void)value(a);
+  (void)value(b);
+  const Equation parsed = parse_equation(equation, {a, b});
+  ContractOp op{.fn = options.fn,
+                .left = parsed.left,
+                .right = parsed.right,
+                .reduced = parsed.reduced,
+                .precision = options.precision};
+  return append_contraction(std::move(op), a, b);
+}
+
+ValueId FusionBuilder::append_contraction(ContractOp op, ValueId a, ValueId b) {
+  const DType left = value(a).type;
+  const DType right = value(b).type;
+  const auto is_f8 = [](DType type) { return type == DType::kF8E4M3 || type == DType::kF8E5M2; };
+  if (left != right && !(is_f8(left) && is_f8(right))) {
+    const DType type = common_type(compute_type(left), compute_type(right));
+    a = cast(a, type);
+    b = cast(b, type);
+  }
+  return append(std::move(op), {a, b}, DType::kF32, {})[0];
+}
+
+ValueId FusionBuilder::matmul(ValueId a, ValueId b, ContractOptions options) {
+  const Shape left = value(a).shape;
+  const Shape right = value(b).shape;
+  if (left.empty() || right.empty()) {
+    invalid(
+        fmt::format("matmul of {} and {}: one is a scalar", text_of(fusion_, value(a).type, left),
+                    text_of(fusion_, value(b).type, right)),
+        "multiply by a scalar with mul", {a, b});
+  }
+  // Axes of the matrices from the last one on: rows and k on the left, k and columns on the right.
+  const size_t left_batch = left.size() - std::min<size_t>(left.size(), 2);
+  const size_t right_batch = right.size() - std::min<size_t>(right.size(), 2);
+  const size_t batch = std::max(left_batch, right_batch);
+  const int rows = static_cast<int>(batch);
+  const int columns = rows + (left.size() > 1 ? 1 : 0);
+  const int k = columns + (right.size() > 1 ? 1 : 0);
+  const auto place = [&](const Shape& shape, const Shape& other, ValueId& x, size_t mine,
+                         size_t others) {
+    // An extent of 1 beside another one is dropped: the axis is one of the other operand alone.
+    std::vector<int> axes;
+    Shape kept;
+    for (size_t axis = 0; axis < shape.size(); ++axis) {
+      const size_t at = axis + batch - mine;
+      const bool is_batch = axis < mine;
+      if (is_batch && at + others >= batch) {
+        const Extent& beside = other[at + others - batch];
+        if (shape[axis].is_one() && !beside.is_one()) continue;
+      }
+      if (is_batch) axes.push_back(static_cast<int>(at));
+      kept.push_back(shape[axis]);
+    }
+    if (kept.size() != shape.size()) x = reshape(x, kept);
+    return axes;
+  };
+  ContractOp op{.fn = options.fn, .reduced = {k}, .precision = options.precision};
+  op.left = place(left, right, a, left_batch, right_batch);
+  op.right = place(right, left, b, right_batch, left_batch);
+  if (left.size() > 1) op.left.push_back(rows);
+  op.left.push_back(k);
+  op.right.push_back(k);
+  if (right.size() > 1) op.right.push_back(columns);
+  return append_contraction(std::move(op), a, b);
+}
+
+ValueId FusionBuilder::linear(ValueId x, ValueId w, ValueId bias, ContractOptions options) {
+  const auto rank = static_cast<int>(value(x).shape.size());
+  if (rank == 0 || value(w).shape.size() != 2) {
+    invalid(fmt::format("linear of {} and {} needs x[..., k] and w[n, k]",
+                        text_of(fusion_, value(x).type, value(x).shape),
+                        text_of(fusion_, value(w).type, value(w).shape)),
+            "reshape the operands", {x, w});
+  }
+  ContractOp op{.fn = options.fn,
+                .right = {rank - 1, rank},
+                .reduced = {rank},
+                .precision = options.precision};
+  for (int axis = 0; axis + 1 < rank; ++axis) op.left.push_back(axis);
+  op.left.push_back(rank);
+  const ValueId product = append_contraction(std::move(op), x, w);
+  return bias.valid() ? add(product, bias) : product;
 }
 
 ValueId FusionBuilder::take(ValueId x, ValueId index, int axis) {

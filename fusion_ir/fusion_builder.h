@@ -18,6 +18,11 @@ struct InputOptions {
 /// With an `alias` and neither strides nor an alignment of its own, the output gets the input's.
 using OutputOptions = OutputLayout;
 
+struct ContractOptions {
+  ContractFn fn = ContractFn::kSum;
+  ContractPrecision precision = ContractPrecision::kIeee;  ///< Of f32 operands of a sum.
+};
+
 /// Builds a Fusion op by op, inferring types and shapes. A mistake throws SinterException with an
 /// InvalidFusion error that names the values, types and extents concerned. Values and symbols of
 /// another builder are mistakes; a copy of a builder is the same builder.
@@ -61,6 +66,18 @@ class FusionBuilder {
   std::vector<ValueId> reduce_tuple(const ReductionTraits& reduction, ValueId x,
                                     std::vector<int> axes);
   std::vector<ValueId> reduce_tuple(ReductionTraits&&, ValueId, std::vector<int>) = delete;
+  /// A contraction by an equation as einsum has it: "bmk,bkn->bmn". A letter stands for an axis;
+  /// those behind the arrow are the result's axes, in their order, and what both operands have and
+  /// the result does not is reduced. Operands of different types are cast to their common compute
+  /// type, but two 8-bit floats stay as they are. The result has the compute type of the operands:
+  /// f32 for 16-bit and 8-bit floats, i32 for i8 and u8.
+  ValueId contract(std::string_view equation, ValueId a, ValueId b, ContractOptions options = {});
+  /// The matrix product of the last two axes, as NumPy's `matmul` has it: axes before them are a
+  /// batch, aligned at the last one, where constant extent 1 expands; an operand of one axis is a
+  /// row on the left and a column on the right, and its axis is dropped.
+  ValueId matmul(ValueId a, ValueId b, ContractOptions options = {});
+  /// x w^T + bias for x[..., k], w[n, k] and bias[n], which may be an invalid id: none.
+  ValueId linear(ValueId x, ValueId w, ValueId bias = {}, ContractOptions options = {});
   ValueId take(ValueId x, ValueId index, int axis);
   ValueId permute(ValueId x, std::vector<int> order);
   ValueId reshape(ValueId x, const Shape& shape);
@@ -121,6 +138,8 @@ class FusionBuilder {
                               const Shape& shape_hint, std::vector<std::string> names = {});
 
  private:
+  /// Of operands that get one type.
+  ValueId append_contraction(ContractOp op, ValueId a, ValueId b);
   /// The same without their owner, as a graph holds them. Throw for another builder's.
   [[nodiscard]] ValueId own(ValueId id) const;
   [[nodiscard]] Extent own(const Extent& extent) const;

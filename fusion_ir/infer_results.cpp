@@ -79,6 +79,7 @@ std::optional<size_t> operand_count(const OpKind& kind) {
           [](const ConcatenateOp&) -> Count { return std::nullopt; },
           [](const ExternalOp&) -> Count { return std::nullopt; },
           [](const TupleReduceOp&) -> Count { return 1; },
+          [](const ContractOp&) -> Count { return 2; },
       },
       kind);
 }
@@ -216,6 +217,52 @@ class Inference : public TypingChecks {
       }
     }
     return std::vector<ResultType>(traits.results, {type(0), without(shape(0), op.axes)});
+  }
+
+  Inferred operator()(const ContractOp& op) const {
+    if (Check error = check_contracted_types(op)) return fail(*error);
+    size_t rank = 0;
+    for (const size_t side : {0U, 1U}) {
+      const std::vector<int>& axes = side == 0 ? op.left : op.right;
+      if (Check error = check_contracted_axes(side, axes)) return fail(*error);
+      for (const int axis : axes) rank = std::max(rank, static_cast<size_t>(axis) + 1);
+    }
+    if (op.reduced.empty() || op.reduced.size() > rank || !is_last(op.reduced, rank)) {
+      return fail(error(fmt::format("{} reduces axes ({}) of a space of {}", op_,
+                                    fmt::join(op.reduced, ", "), rank),
+                        "reduce the last axes of the space, at least one; number those of the "
+                        "result first, in their order"));
+    }
+    Shape space;
+    for (size_t axis = 0; axis < rank; ++axis) {
+      const Extent* const left = extent_along(0, op.left, axis);
+      const Extent* const right = extent_along(1, op.right, axis);
+      const bool is_reduced = axis + op.reduced.size() >= rank;
+      if (left == nullptr || right == nullptr) {
+        if (left == right || is_reduced) {
+          return fail(error(
+              fmt::format("axis {} of the space of {} is {}", axis, op_,
+                          left == right ? "one of no operand" : "reduced, but one of one operand"),
+              "number the axes from 0 without a gap, and reduce what both operands have; `reduce` "
+              "reduces what only one has"));
+        }
+      } else if (*left != *right) {
+        Error out = error(fmt::format("operands of {} differ along axis {} of its space: {} and {}",
+                                      op_, axis, text(0), text(1)),
+                          "make the extents equal; two symbols are equal only if they are the same "
+                          "symbol");
+        if (left->is_constant() && right->is_constant()) {
+          out.measured = right->constant();
+          out.limit = left->constant();
+        }
+        return fail(out);
+      }
+      space.push_back(left != nullptr ? *left : *right);
+    }
+    // A kernel may walk the whole space as one shape.
+    if (Check error = check_shape(space)) return fail(*error);
+    space.resize(rank - op.reduced.size());
+    return one(compute_type(type(0)), std::move(space));
   }
 
   Inferred operator()(const TakeOp& op) const {
@@ -432,6 +479,59 @@ class Inference : public TypingChecks {
         return check_type(0, is_float_compute, "f64 or f32");
     }
     unreachable();
+  }
+
+  [[nodiscard]] Check check_contracted_types(const ContractOp& op) const {
+    const auto is_f8 = [](DType type) { return type == DType::kF8E4M3 || type == DType::kF8E5M2; };
+    if (type(0) != type(1) && !(is_f8(type(0)) && is_f8(type(1)))) {
+      return error(
+          fmt::format("operands of {} have different types: {} and {}", op_, type(0), type(1)),
+          "cast them to one type; two 8-bit floats may differ");
+    }
+    if (type(0) == DType::kBool) {
+      return error(fmt::format("{} does not take bool", op_), "cast the operands to i8");
+    }
+    if (op.fn == ContractFn::kLogSumExp && !is_float(type(0))) {
+      return error(fmt::format("{} does not take {}; it takes floats", op_, type(0)),
+                   "cast the operands to f32");
+    }
+    if (op.precision != ContractPrecision::kIeee &&
+        (op.fn != ContractFn::kSum || type(0) != DType::kF32)) {
+      return error(fmt::format("{} of {} has no precision {}", op_, type(0), text_of(op.precision)),
+                   "state one for contract.sum of f32 only: other types are exact");
+    }
+    return std::nullopt;
+  }
+  /// Of an operand: as many as it has, none of them negative or named twice.
+  [[nodiscard]] Check check_contracted_axes(size_t side, const std::vector<int>& axes) const {
+    if (axes.size() != shape(side).size()) {
+      return error(fmt::format("{} of {} places {} axes", op_, text(side), axes.size()),
+                   "name one axis of the space for each axis of an operand");
+    }
+    std::vector<int> sorted = axes;
+    std::ranges::sort(sorted);
+    const bool is_placed =
+        sorted.empty() || (sorted.front() >= 0 && sorted.back() < static_cast<int>(kMaxRank));
+    if (!is_placed || std::ranges::adjacent_find(sorted) != sorted.end()) {
+      return error(
+          fmt::format("{} places axes of {} at ({}) of its space", op_, text(side),
+                      fmt::join(axes, ", ")),
+          fmt::format("name each axis once, from 0 to {}; no op takes a diagonal", kMaxRank - 1));
+    }
+    return std::nullopt;
+  }
+  /// Whether `axes` are the last ones of a space, ascending.
+  static bool is_last(const std::vector<int>& axes, size_t rank) {
+    for (size_t i = 0; i < axes.size(); ++i) {
+      if (axes[i] != static_cast<int>(rank - axes.size() + i)) return false;
+    }
+    return true;
+  }
+  /// Of an operand along an axis of the space; null if it does not have it.
+  [[nodiscard]] const Extent* extent_along(size_t side, const std::vector<int>& axes,
+                                           size_t axis) const {
+    const auto found = std::ranges::find(axes, static_cast<int>(axis));
+    return found == axes.end() ? nullptr : &shape(side)[static_cast<size_t>(found - axes.begin())];
   }
 
   [[nodiscard]] Inferred pair(const std::vector<int>& axes) const {

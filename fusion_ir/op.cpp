@@ -1,5 +1,7 @@
 #include "fusion_ir/op.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -10,6 +12,13 @@
 
 namespace sinter {
 namespace {
+
+constexpr std::string_view kContractPrefix = "contract.";
+/// In the order of ContractFn.
+constexpr auto kContractNames =
+    std::to_array<std::string_view>({"contract.sum", "contract.max", "contract.logsumexp"});
+/// In the order of ContractPrecision.
+constexpr auto kPrecisionNames = std::to_array<std::string_view>({"ieee", "tf32x3", "tf32"});
 
 double sinter_ref_max(double a, double b) {
   if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<double>::quiet_NaN();
@@ -193,8 +202,32 @@ std::string_view text_of(const OpKind& kind) {
           [](const PadOp&) -> std::string_view { return "pad"; },
           [](const ExternalOp&) -> std::string_view { return "external"; },
           [](const TupleReduceOp& op) -> std::string_view { return op.reduction->text; },
+          [](const ContractOp& op) -> std::string_view {
+            return kContractNames[static_cast<size_t>(op.fn)];
+          },
       },
       kind);
+}
+
+std::string_view text_of(ContractFn fn) {
+  return kContractNames[static_cast<size_t>(fn)].substr(kContractPrefix.size());
+}
+
+std::string_view text_of(ContractPrecision precision) {
+  return kPrecisionNames[static_cast<size_t>(precision)];
+}
+
+std::optional<ContractFn> contract_from_text(std::string_view text) {
+  for (size_t i = 0; i < kContractNames.size(); ++i) {
+    if (text == text_of(static_cast<ContractFn>(i))) return static_cast<ContractFn>(i);
+  }
+  return std::nullopt;
+}
+
+std::optional<ContractPrecision> precision_from_text(std::string_view text) {
+  const auto found = std::ranges::find(kPrecisionNames, text);
+  if (found == kPrecisionNames.end()) return std::nullopt;
+  return static_cast<ContractPrecision>(found - kPrecisionNames.begin());
 }
 
 bool is_reduction(const OpKind& kind) {

@@ -25,6 +25,14 @@
 //                of equal elements are exact: the element and 0. A tuple reduction applies its
 //                functions to each element, then combines each component by its own function; of
 //                no elements it gives the identities. f32 products may be contracted with sums.
+// Contractions.  `contract` combines products, or sums, of elements of two operands over the axes
+//                that both have and the result does not. `sum` adds products, `max` takes the
+//                largest of sums, `logsumexp` the logarithm of the sum of exponentials of sums.
+//                f16, bf16 and 8-bit floats are multiplied and accumulated in f32, i8 and u8 in
+//                i32; the result has that type. Order is unspecified but fixed for a given plan.
+//                No elements give the identity: 0, -inf (lowest integer), -inf. A logsumexp whose
+//                sums are all -inf gives -inf. Products of f32 have the precision that the op
+//                states (ContractPrecision).
 // Indices.       `take` reads x at an index along one axis; an index outside [0, n) gives 0 and
 //                never reads out of bounds.
 // Random.        `philox_uniform` is a function of its seed and index alone: wherever and however
@@ -224,11 +232,42 @@ struct TupleReduceOp {
   friend bool operator==(const TupleReduceOp&, const TupleReduceOp&) = default;
 };
 
-/// The closed set of operations. Operands and results are held beside it, in Op. Contraction will
-/// join here.
+/// How a contraction combines a pair of elements a and b, and the pairs.
+enum class ContractFn : uint8_t {
+  kSum,        ///< Sum of a * b.
+  kMax,        ///< Maximum of a + b.
+  kLogSumExp,  ///< log of the sum of exp(a + b).
+};
+
+/// How exactly a sum of products of f32 is computed, at least. Operands of other types are exact.
+enum class ContractPrecision : uint8_t {
+  kIeee,  ///< In f32.
+  /// From three products of TF32 parts: each product is off by 3 x 2^-22 of its magnitude at most.
+  kTf32x3,
+  kTf32,  ///< Of operands rounded to TF32: each product is off by 2^-10 + 2^-22 of its magnitude.
+};
+
+std::string_view text_of(ContractFn fn);
+std::string_view text_of(ContractPrecision precision);
+std::optional<ContractFn> contract_from_text(std::string_view text);
+std::optional<ContractPrecision> precision_from_text(std::string_view text);
+
+/// A contraction of two operands, as einsum has it. Its space has the axes of the result, in order,
+/// and behind them the reduced ones. Axis i of the left operand is axis `left[i]` of the space, and
+/// the same of the right one; each axis of the space is one of an operand. Reduced axes are ones of
+/// both.
+struct ContractOp {
+  ContractFn fn = ContractFn::kSum;
+  std::vector<int> left{}, right{};
+  std::vector<int> reduced{};  ///< The last axes of the space, ascending, at least one.
+  ContractPrecision precision = ContractPrecision::kIeee;
+  friend bool operator==(const ContractOp&, const ContractOp&) = default;
+};
+
+/// The closed set of operations. Operands and results are held beside it, in Op.
 using OpKind = std::variant<InputOp, ConstantOp, PointwiseOp, CastOp, BroadcastOp, ReduceOp,
                             WelfordOp, LogSumExpOp, TakeOp, ExtentOp, IotaOp, PermuteOp, ReshapeOp,
-                            SliceOp, ConcatenateOp, PadOp, ExternalOp, TupleReduceOp>;
+                            SliceOp, ConcatenateOp, PadOp, ExternalOp, TupleReduceOp, ContractOp>;
 
 /// Text name as it stands in .fir: "add", "reduce.sum", "cast".
 std::string_view text_of(const OpKind& kind);

@@ -26,7 +26,8 @@ std::vector<std::string_view> op_names() {
 #include "fusion_ir/op_list.def"
 #undef SINTER_REDUCE
                  "input", "constant", "cast", "broadcast", "welford", "logsumexp", "take", "extent",
-                 "iota", "permute", "reshape", "slice", "concatenate", "pad", "external"});
+                 "iota", "permute", "reshape", "slice", "concatenate", "pad", "external",
+                 "contract.sum", "contract.max", "contract.logsumexp"});
   return out;
 }
 

@@ -1,5 +1,6 @@
 #include "fusion_ir/parser.h"
 
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -443,6 +444,23 @@ class Parser {
     return op;
   }
 
+  ContractOp contract(ContractFn fn) {
+    ContractOp op{.fn = fn};
+    op.left = integers("left");
+    op.right = integers("right");
+    op.reduced = integers("over");
+    if (!accept_word("precision")) return op;
+    expect("(");
+    const auto precision =
+        token_.kind == TokenKind::kWord ? precision_from_text(token_.text) : std::nullopt;
+    if (!precision) fail_here("expected a precision", kPrecisions);
+    take();
+    expect(")");
+    op.precision = *precision;
+    return op;
+  }
+  static constexpr std::array<std::string_view, 3> kPrecisions = {"ieee", "tf32x3", "tf32"};
+
   /// The attributes that follow the operands.
   OpKind attributes(const Token& op, DType type) {
     const std::string_view text = op.text;
@@ -473,6 +491,11 @@ class Parser {
     if (text.starts_with(kPrefix)) {
       const auto fn = reduce_from_text(text.substr(kPrefix.size()));
       if (fn) return ReduceOp{*fn, integers("over")};
+    }
+    constexpr std::string_view kContract = "contract.";
+    if (text.starts_with(kContract)) {
+      const auto fn = contract_from_text(text.substr(kContract.size()));
+      if (fn) return contract(*fn);
     }
     if (const auto fn = pointwise_from_text(text)) return PointwiseOp{*fn};
     const auto row = std::ranges::find(reductions_, text, &ReductionTraits::text);

@@ -103,6 +103,13 @@ class Printer {
                    },
                    [&](const ExternalOp&) {},
                    [&](const TupleReduceOp& tuple) { print_list(" over", tuple.axes); },
+                   [&](const ContractOp& contract) {
+                     print_list(" left", contract.left);
+                     print_list(" right", contract.right);
+                     print_list(" over", contract.reduced);
+                     if (contract.precision != ContractPrecision::kIeee)
+                       out_ += fmt::format(" precision({})", text_of(contract.precision));
+                   },
                },
                op.kind);
   }

@@ -30,6 +30,9 @@ bool is_known(const OpKind& kind) {
     return static_cast<size_t>(op->fn) < kReduceCount;
   }
   if (const auto* op = std::get_if<TupleReduceOp>(&kind)) return op->reduction != nullptr;
+  if (const auto* op = std::get_if<ContractOp>(&kind)) {
+    return op->fn <= ContractFn::kLogSumExp && op->precision <= ContractPrecision::kTf32;
+  }
   return true;
 }
 

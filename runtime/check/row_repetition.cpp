@@ -63,7 +63,8 @@ bool is_slicewise(const Fusion& fusion, const Op& op, Symbols symbols, Totals to
   return std::visit(
       overloaded{
           [&](const InputOp& input) { return !has_any(input.strides, symbols); },
-          [](const ConstantOp&) { return true; }, [](const PointwiseOp&) { return true; },
+          [](const ConstantOp&) { return true; },
+          [](const PointwiseOp&) { return true; },
           [](const CastOp&) { return true; },
           [&](const BroadcastOp& broadcast) { return keeps_axis(broadcast.axes); },
           [&](const ReduceOp& reduce) {
@@ -77,9 +78,18 @@ bool is_slicewise(const Fusion& fusion, const Op& op, Symbols symbols, Totals to
           [&](const ExtentOp& extent) { return !has_any(extent.extents, symbols); },
           [&](const IotaOp& iota) { return !out || iota.axis != 0; },
           [&](const PermuteOp& permute) { return keeps_axis(permute.order); },
-          [&](const ReshapeOp&) { return in == out; }, [&](const SliceOp&) { return in == out; },
+          [&](const ReshapeOp&) { return in == out; },
+          [&](const SliceOp&) { return in == out; },
           [&](const ConcatenateOp& join) { return !in || join.axis != 0; },
           [&](const PadOp&) { return in == out; },  // Adds nothing along a symbol.
+          [&](const ContractOp& contract) {
+            // Slices are a batch, or the rows of one operand, and the result has them outermost.
+            const auto keeps = [&](size_t side, const std::vector<int>& axes) {
+              return !is_outermost(fusion.values[op.operands[side]].shape, symbols) ||
+                     (out && axes.front() == 0);
+            };
+            return keeps(0, contract.left) && keeps(1, contract.right);
+          },
           [](const ExternalOp&) { return false; },  // Does what it likes.
       },
       op.kind);
@@ -107,6 +117,17 @@ std::vector<ValueId> linked_values(const Fusion& fusion, const Op& op) {
   std::vector<ValueId> all = op.operands;
   all.insert(all.end(), op.results.begin(), op.results.end());
   std::erase_if(all, [&](ValueId value) { return fusion.values[value].shape.empty(); });
+  if (const auto* contract = std::get_if<ContractOp>(&op.kind)) {
+    // Where the result has rows, what has them outermost too.
+    if (fusion.values[op.results.front()].shape.empty()) return {};
+    all = op.results;
+    const auto add = [&](size_t side, const std::vector<int>& axes) {
+      if (!axes.empty() && axes.front() == 0) all.push_back(op.operands[side]);
+    };
+    add(0, contract->left);
+    add(1, contract->right);
+    return all;
+  }
   const auto same_size = [&] {
     return all.size() == 2 &&
            fusion.values[all[0]].shape.front() == fusion.values[all[1]].shape.front();
@@ -135,6 +156,7 @@ std::vector<ValueId> linked_values(const Fusion& fusion, const Op& op) {
           [](const ExtentOp&) { return false; },
           [](const IotaOp&) { return false; },
           [](const ExternalOp&) { return false; },
+          [](const ContractOp&) -> bool { unreachable(); },
       },
       op.kind);
   return linked ? all : std::vector<ValueId>{};

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "fusion_ir/error.h"
 #include "fusion_ir/op.h"
 
 namespace sinter {
@@ -66,6 +67,23 @@ double function_error(PointwiseFn fn, DType type, double x, double magnitude);
 double exp_relative_error(DType type, double x);
 /// What a result of exp or exp2 may lose when the device flushes subnormal results to zero.
 double exp_underflow(DType type);
+
+/// Relative error of a number rounded to TF32, which has 10 bits behind the point, to the nearest.
+inline constexpr double kTf32Unit = 0x1p-11;
+/// Error of a product of a contraction, relative to its magnitude, beyond its rounding to f32. Of
+/// two operands rounded to TF32; or of three products of what two TF32 numbers hold of an operand,
+/// which misses 2^-22 of either and the product of their second parts.
+constexpr double contracted_product_error(ContractPrecision precision) {
+  switch (precision) {
+    case ContractPrecision::kIeee:
+      return 0.0;
+    case ContractPrecision::kTf32x3:
+      return 3.0 * kTf32Unit * kTf32Unit;
+    case ContractPrecision::kTf32:
+      return (2.0 + kTf32Unit) * kTf32Unit;
+  }
+  unreachable();
+}
 
 /// Most rescalings that a term of an online sum of exponentials passes through, for n terms.
 double rescale_chain(int64_t n);

@@ -6,6 +6,7 @@
 #include "fusion_ir/reduction_traits.h"
 #include "runtime/oracle/bounded_cast.h"
 #include "runtime/oracle/bounded_reduction.h"
+#include "runtime/oracle/contracted_row.h"
 #include "runtime/oracle/element_runs.h"
 #include "runtime/oracle/element_writer.h"
 #include "runtime/oracle/error_model.h"
@@ -150,6 +151,22 @@ class OpEvaluator {
       results.push_back(out.finish());
     }
     return results;
+  }
+
+  Views operator()(const ContractOp& op) const {
+    const ContractedPairs pairs(op, operands_[0], operands_[1], sizes());
+    ElementWriter out = writer();
+    out.fill(threads_, [&](ElementWriter::Sink& sink, int64_t begin, int64_t end) {
+      ContractedRow row(pairs, op, type());
+      pairs.for_each_result(begin, end, [&](int64_t element, int64_t left, int64_t right) {
+        if (is_float(type())) {
+          sink.put(element, row.real(left, right));
+        } else {
+          sink.put(element, row.integer(left, right));
+        }
+      });
+    });
+    return one(out);
   }
 
   Views operator()(const TakeOp& op) const {

@@ -34,46 +34,50 @@ class AxisLinker {
   std::optional<Rejection> link(const Op& op) {
     const ValueId result = op.results.front();
     std::optional<Rejection> rejection;
-    std::visit(overloaded{
-                   [&](const InputOp&) { linked_.axes.set(result, fresh_axes(result)); },
-                   [&](const IotaOp&) { linked_.axes.set(result, fresh_axes(result)); },
-                   [&](const ConstantOp&) {},
-                   [&](const ExtentOp&) {},
-                   [&](const PointwiseOp&) { rejection = link_pointwise(op); },
-                   [&](const CastOp&) { linked_.axes.share(result, op.operands[0]); },
-                   [&](const BroadcastOp& broadcast) { link_broadcast(op, broadcast); },
-                   [&](const ReduceOp&) { link_reduction(op); },
-                   [&](const WelfordOp&) { link_reduction(op); },
-                   [&](const LogSumExpOp&) { link_reduction(op); },
-                   [&](const TupleReduceOp&) { link_reduction(op); },
-                   [&](const TakeOp& take) { rejection = link_take(op, take); },
-                   [&](const PermuteOp& permute) { link_permute(op, permute); },
-                   [&](const ReshapeOp&) {
-                     linked_.axes.set(result, fresh_axes(result));
-                     if (!linked_.classes.unify(concatenated(linked_.axes[op.operands[0]]),
-                                                concatenated(linked_.axes[result]))) {
-                       rejection = reject_space(
-                           "a reshape regroups axes whose sizes do not divide each other", result,
-                           "split and merge whole axes, or end the fusion before the reshape");
-                     }
-                   },
-                   [&](const SliceOp&) { link_slice(op); },
-                   [&](const ConcatenateOp&) {
-                     rejection =
-                         reject_space("a concatenate joins tensors along an axis", result,
-                                      "end the fusion before it, and join the tensors in memory");
-                   },
-                   [&](const PadOp&) {
-                     rejection = reject_space("a pad adds elements around a tensor", result,
-                                              "end the fusion before it, or select by an iota");
-                   },
-                   [&](const ExternalOp&) {
-                     rejection = reject_space(
-                         "an external call runs outside of any kernel", result,
-                         "end the fusion before the call, and begin another behind it");
-                   },
-               },
-               op.kind);
+    std::visit(
+        overloaded{
+            [&](const InputOp&) { linked_.axes.set(result, fresh_axes(result)); },
+            [&](const IotaOp&) { linked_.axes.set(result, fresh_axes(result)); },
+            [&](const ConstantOp&) {},
+            [&](const ExtentOp&) {},
+            [&](const PointwiseOp&) { rejection = link_pointwise(op); },
+            [&](const CastOp&) { linked_.axes.share(result, op.operands[0]); },
+            [&](const BroadcastOp& broadcast) { link_broadcast(op, broadcast); },
+            [&](const ReduceOp&) { link_reduction(op); },
+            [&](const WelfordOp&) { link_reduction(op); },
+            [&](const LogSumExpOp&) { link_reduction(op); },
+            [&](const TupleReduceOp&) { link_reduction(op); },
+            [&](const TakeOp& take) { rejection = link_take(op, take); },
+            [&](const PermuteOp& permute) { link_permute(op, permute); },
+            [&](const ReshapeOp&) {
+              linked_.axes.set(result, fresh_axes(result));
+              if (!linked_.classes.unify(concatenated(linked_.axes[op.operands[0]]),
+                                         concatenated(linked_.axes[result]))) {
+                rejection = reject_space(
+                    "a reshape regroups axes whose sizes do not divide each other", result,
+                    "split and merge whole axes, or end the fusion before the reshape");
+              }
+            },
+            [&](const SliceOp&) { link_slice(op); },
+            [&](const ConcatenateOp&) {
+              rejection = reject_space("a concatenate joins tensors along an axis", result,
+                                       "end the fusion before it, and join the tensors in memory");
+            },
+            [&](const PadOp&) {
+              rejection = reject_space("a pad adds elements around a tensor", result,
+                                       "end the fusion before it, or select by an iota");
+            },
+            [&](const ContractOp&) {
+              rejection = reject_space("a contraction has a space of its own", result,
+                                       "expand it with expand_contractions(), as plan() does");
+            },
+            [&](const ExternalOp&) {
+              rejection =
+                  reject_space("an external call runs outside of any kernel", result,
+                               "end the fusion before the call, and begin another behind it");
+            },
+        },
+        op.kind);
     return rejection;
   }
 

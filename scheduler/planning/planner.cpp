@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "fusion_ir/match.h"
+#include "fusion_ir/passes/expand_contractions.h"
 #include "fusion_ir/passes/remove_dead_values.h"
 #include "fusion_ir/pipeline.h"
 #include "fusion_ir/verifier.h"
@@ -250,6 +251,48 @@ void keep_indices(Plan& plan, std::vector<IndexCheck> checks) {
                               plan.index_checks.size(), bytes)});
 }
 
+/// Most elements of a contraction's space: more than any device computes in a day.
+constexpr int64_t kMostContracted = int64_t{1} << 60;
+
+/// Writes contractions as pointwise ops and reductions, which is how kernels run them. Returns a
+/// decision for each. Errors: Unsupported (a space of more than kMostContracted elements).
+Result<std::vector<Decision>> expand(Fusion& fusion) {
+  std::vector<Decision> out;
+  for (const Op& op : fusion.ops) {
+    const auto* contract = std::get_if<ContractOp>(&op.kind);
+    if (contract == nullptr) continue;
+    const ValueId result = op.results.front();
+    // An empty axis counts as one: other values of the graph have the axes beside it.
+    double elements = 1.0;
+    std::vector<std::string> sizes;
+    const auto add = [&](const Extent& extent) {
+      elements *= static_cast<double>(std::max<int64_t>(extent.constant(), 1));
+      sizes.push_back(std::to_string(extent.constant()));
+    };
+    for (const Extent& extent : fusion.values[result].shape) add(extent);
+    const Shape& left = fusion.values[op.operands.front()].shape;
+    for (const int axis : contract->reduced)
+      add(left[static_cast<size_t>(std::ranges::find(contract->left, axis) -
+                                   contract->left.begin())]);
+    if (elements > static_cast<double>(kMostContracted)) {
+      return fail(
+          {.kind = ErrorKind::kUnsupported,
+           .message = fmt::format("{} of {} and {} combines {:.3g} pairs of elements",
+                                  text_of(op.kind), op.operands[0], op.operands[1], elements),
+           .remedy = "contract smaller tensors",
+           .values = {result},
+           .limit = kMostContracted});
+    }
+    out.push_back({.question = fmt::format("how is the contraction {} computed", result),
+                   .chosen = "element by element",
+                   .because = fmt::format("no family contracts tensors: {} pairs of elements are "
+                                          "combined by pointwise ops and reduced",
+                                          fmt::join(sizes, " x "))});
+  }
+  if (auto expanded = expand_contractions(fusion)) fusion = std::move(*expanded);
+  return out;
+}
+
 Result<Plan> plan_or_throw(const Fusion& fusion, const ExtentValues& extents,
                            const DeviceLimits& limits, const PlanOptions& options) {
   if (const auto violations = verify(fusion); !violations.empty()) {
@@ -277,6 +320,8 @@ Result<Plan> plan_or_throw(const Fusion& fusion, const ExtentValues& extents,
            .workspace = {},
            .decisions = {},
            .rejections = {}};
+  auto contractions = expand(out.fusion);
+  if (!contractions) return fail(contractions.error());
   if (options.simplify) {
     out.fusion = simplify(out.fusion);
   } else if (auto alive = remove_dead_values(out.fusion)) {
@@ -311,6 +356,7 @@ Result<Plan> plan_or_throw(const Fusion& fusion, const ExtentValues& extents,
       return fail(applied.error());
   }
   check_overwriting(out);
+  std::ranges::move(*contractions, std::back_inserter(out.decisions));
   for (const Contraction& contraction : contractions_of(out))
     out.decisions.push_back(decision_of(contraction, out.fusion));
   if (options.check_indices) keep_indices(out, std::move(checked.checks));

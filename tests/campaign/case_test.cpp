@@ -65,7 +65,8 @@ TEST(DrawnCases, CoverWhatGraphsHave) {
   }
   for (const std::string_view op :
        {"input", "constant", "cast", "broadcast", "welford", "logsumexp", "take", "extent", "iota",
-        "permute", "reshape", "slice", "concatenate", "pad", "external"})
+        "permute", "reshape", "slice", "concatenate", "pad", "external", "contract.sum",
+        "contract.max", "contract.logsumexp"})
     EXPECT_TRUE(ops.contains(std::string(op))) << op;
 #define SINTER_POINTWISE(enumerator, text, ...) EXPECT_TRUE(ops.contains(text)) << text;
 #define SINTER_REDUCE(enumerator, text) EXPECT_TRUE(ops.contains("reduce." text)) << text;

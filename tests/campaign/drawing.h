@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <random>
 #include <span>
+#include <utility>
 
 namespace sinter {
 
@@ -29,6 +30,10 @@ class Chance {
   template <class T>
   const T& one_of(std::span<const T> choices) {
     return choices[below(choices.size())];
+  }
+  template <class Items>
+  void shuffle(Items& items) {
+    for (size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[below(i)]);
   }
   /// The position that a weight has been drawn at.
   size_t weighted(std::span<const int> weights) {

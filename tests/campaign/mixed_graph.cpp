@@ -271,7 +271,7 @@ class Generator {
         Choice{5, 1, &Generator::regrouping},    Choice{3, 1, &Generator::repetition},
         Choice{2, 1, &Generator::counting},      Choice{2, 1, &Generator::random_numbers},
         Choice{3, 0, &Generator::call},          Choice{4, 26, &Generator::composite},
-        Choice{3, 4, &Generator::another_input},
+        Choice{3, 4, &Generator::another_input}, Choice{4, 3, &Generator::contraction},
     };
     std::array<int, kChoices.size()> weights{};
     for (size_t i = 0; i < kChoices.size(); ++i)
@@ -611,6 +611,66 @@ class Generator {
     const ValueId repeated = b_.broadcast(table.id, wide, axes);
     const ValueId index = add_integers({rows}, "index").id;
     add(b_.take(repeated, b_.broadcast(index, without(wide, 0), {0}), 0), table.bound);
+  }
+
+  /// Reduces one axis or more; each other axis of the left operand may be a batch.
+  void contraction() {
+    Known a = pick_with_axes();
+    if (type(a.id) == DType::kBool) a = {to_float(a.id), 1.0};
+    const Shape left = shape(a.id);
+    const bool of_integers = !is_float(type(a.id));
+    std::string equation = "abcdefgh";
+    equation.resize(left.size());
+    const size_t first = chance_.one_in(2) ? left.size() - 1 : axis_of(a.id);
+    Shape space = left;
+    std::string right;
+    std::string result;
+    double pairs = 1.0;
+    bool is_empty = false;
+    for (size_t axis = 0; axis < left.size(); ++axis) {
+      const bool is_reduced = axis == first || chance_.one_in(5);
+      if (is_reduced || chance_.one_in(4)) right += equation[axis];
+      if (!is_reduced) result += equation[axis];
+      if (!is_reduced) continue;
+      pairs *= static_cast<double>(size_of(left[axis]));
+      is_empty = is_empty || size_of(left[axis]) == 0;
+    }
+    for (int64_t more = chance_.between(0, 2); more > 0; --more) {
+      const Extent extent = any_extent();
+      space.push_back(extent);
+      if (space.size() > kMostRank || !fits(space)) {
+        space.pop_back();
+        continue;
+      }
+      const char letter = static_cast<char>('a' + space.size() - 1);
+      right += letter;
+      result += letter;
+    }
+    chance_.shuffle(right);
+    chance_.shuffle(result);
+    Shape shape_of_right;
+    for (const char letter : right)
+      shape_of_right.push_back(space[static_cast<size_t>(letter - 'a')]);
+    std::optional<Known> b;
+    if (chance_.one_in(2)) {
+      b = pick([&](ValueId id) {
+        return shape(id) == shape_of_right && is_float(type(id)) != of_integers &&
+               type(id) != DType::kBool;
+      });
+    }
+    if (!b) b = of_integers ? add_integers(shape_of_right, "r") : add_input(shape_of_right);
+    if (!of_integers && !is_float(type(b->id))) b = Known{to_float(b->id), kLargestBound};
+    ContractOptions options;
+    if (chance_.one_in(3)) options.fn = ContractFn::kMax;
+    if (!of_integers && chance_.one_in(3)) options.fn = ContractFn::kLogSumExp;
+    const bool is_f32 = type(a.id) == DType::kF32 && type(b->id) == DType::kF32;
+    if (is_f32 && options.fn == ContractFn::kSum && chance_.one_in(2))
+      options.precision = chance_.one_of({ContractPrecision::kTf32, ContractPrecision::kTf32x3});
+    equation += "," + right + "->" + result;
+    const ValueId id = b_.contract(equation, a.id, b->id, options);
+    if (options.fn == ContractFn::kSum) return add(id, pairs * a.bound * b->bound);
+    const double bound = a.bound + b->bound + std::log(std::max(pairs, 1.0));
+    add(id, is_empty ? kUnbounded : bound);
   }
 
   // ---- What moves elements

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
 #include <utility>
 
@@ -134,6 +135,16 @@ PlainTensor of_elements(PointwiseFn fn, const PlainTensor& x) {
   for (int64_t& value : out.integer)
     value = plain_integer_function(fn, x.type, value, value, value);
   return out;
+}
+
+/// Of sums that are all -inf, -inf.
+double plain_logsumexp(const std::vector<double>& x, const Group& group) {
+  const double most = reduce_reals(ReduceFn::kMax, x, group);
+  if (!std::isfinite(most)) return most;
+  long double total = 0.0L;
+  for (const size_t element : group)
+    total += std::exp(static_cast<long double>(x[element]) - static_cast<long double>(most));
+  return static_cast<double>(static_cast<long double>(most) + std::log(total));
 }
 
 int64_t reduce_integers(ReduceFn fn, DType type, const std::vector<int64_t>& x,
@@ -349,6 +360,52 @@ class Evaluation {
       }
       give(std::move(out), result);
     }
+  }
+
+  void operator()(const ContractOp& op) {
+    PlainTensor out = fresh();
+    const PlainTensor& left = operand(0);
+    const PlainTensor& right = operand(1);
+    Sizes reduced;
+    for (const int axis : op.reduced) {
+      for (size_t i = 0; i < op.left.size(); ++i) {
+        if (op.left[i] == axis) reduced.push_back(left.sizes[i]);
+      }
+    }
+    const auto place = [](const PlainTensor& x, const std::vector<int>& axes, const Sizes& at) {
+      Sizes index;
+      for (const int axis : axes) index.push_back(at[static_cast<size_t>(axis)]);
+      return number_of(x.sizes, index);
+    };
+    for (size_t i = 0; i < count_of(out.sizes); ++i) {
+      std::vector<double> reals;
+      std::vector<int64_t> integers;
+      for (size_t k = 0; k < count_of(reduced); ++k) {
+        Sizes at = index_of(out.sizes, i);
+        const Sizes behind = index_of(reduced, k);
+        at.insert(at.end(), behind.begin(), behind.end());
+        const size_t a = place(left, op.left, at);
+        const size_t b = place(right, op.right, at);
+        const PointwiseFn fn = op.fn == ContractFn::kSum ? PointwiseFn::kMul : PointwiseFn::kAdd;
+        if (holds_reals(left.type)) {
+          reals.push_back(plain_float_function(fn, out.type, left.real[a], right.real[b], 0.0));
+        } else {
+          integers.push_back(
+              plain_integer_function(fn, out.type, left.integer[a], right.integer[b], 0));
+        }
+      }
+      Group all(std::max(reals.size(), integers.size()));
+      std::iota(all.begin(), all.end(), size_t{0});
+      const ReduceFn reduction = op.fn == ContractFn::kSum ? ReduceFn::kSum : ReduceFn::kMax;
+      if (!holds_reals(out.type)) {
+        out.integer[i] = reduce_integers(reduction, out.type, integers, all);
+      } else if (op.fn == ContractFn::kLogSumExp) {
+        out.real[i] = plain_cast_to_float(out.type, plain_logsumexp(reals, all));
+      } else {
+        out.real[i] = plain_cast_to_float(out.type, reduce_reals(reduction, reals, all));
+      }
+    }
+    give(std::move(out));
   }
 
   void operator()(const TakeOp& op) {

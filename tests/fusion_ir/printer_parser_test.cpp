@@ -51,6 +51,10 @@ constexpr std::string_view kEveryOp =
   %v28 : bf16[rows, cols] = external matmul %v0, %v21
   %v29 seeds, %v30 : i64, f32[2] = external "two seeds"
   %v31 : f32 = philox_uniform %v29, %v19
+  %v32 : f32[rows, rows] = contract.sum %v0, %v21 left(0, 2) right(2, 1) over(2)
+  %v33 : f32[cols] = contract.logsumexp %v9, %v10 left(1, 0) right(1, 0) over(1)
+  %v34 : f32[rows] = contract.sum %v9, %v10 left(0, 1) right(0, 1) over(1) precision(tf32x3)
+  %v35 : f32 = contract.max %v9, %v10 left(0, 1) right(0, 1) over(0, 1)
   return %v12, %v9
 }
 )fir";
