@@ -340,10 +340,10 @@ ValueId FusionBuilder::contract(std::string_view equation, ValueId a, ValueId b,
                 .right = parsed.right,
                 .reduced = parsed.reduced,
                 .precision = options.precision};
-  return append_contraction(std::move(op), a, b);
+  return contract(std::move(op), a, b);
 }
 
-ValueId FusionBuilder::append_contraction(ContractOp op, ValueId a, ValueId b) {
+ValueId FusionBuilder::contract(ContractOp op, ValueId a, ValueId b) {
   const DType left = value(a).type;
   const DType right = value(b).type;
   const auto is_f8 = [](DType type) { return type == DType::kF8E4M3 || type == DType::kF8E5M2; };
@@ -396,7 +396,7 @@ ValueId FusionBuilder::matmul(ValueId a, ValueId b, ContractOptions options) {
   op.left.push_back(k);
   op.right.push_back(k);
   if (right.size() > 1) op.right.push_back(columns);
-  return append_contraction(std::move(op), a, b);
+  return contract(std::move(op), a, b);
 }
 
 ValueId FusionBuilder::linear(ValueId x, ValueId w, ValueId bias, ContractOptions options) {
@@ -413,7 +413,7 @@ ValueId FusionBuilder::linear(ValueId x, ValueId w, ValueId bias, ContractOption
                 .precision = options.precision};
   for (int axis = 0; axis + 1 < rank; ++axis) op.left.push_back(axis);
   op.left.push_back(rank);
-  const ValueId product = append_contraction(std::move(op), x, w);
+  const ValueId product = contract(std::move(op), x, w);
   return bias.valid() ? add(product, bias) : product;
 }
 

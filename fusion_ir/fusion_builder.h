@@ -72,6 +72,8 @@ class FusionBuilder {
   /// type, but two 8-bit floats stay as they are. The result has the compute type of the operands:
   /// f32 for 16-bit and 8-bit floats, i32 for i8 and u8.
   ValueId contract(std::string_view equation, ValueId a, ValueId b, ContractOptions options = {});
+  /// The same of an op that places the axes itself.
+  ValueId contract(ContractOp op, ValueId a, ValueId b);
   /// The matrix product of the last two axes, as NumPy's `matmul` has it: axes before them are a
   /// batch, aligned at the last one, where constant extent 1 expands; an operand of one axis is a
   /// row on the left and a column on the right, and its axis is dropped.
@@ -138,8 +140,6 @@ class FusionBuilder {
                               const Shape& shape_hint, std::vector<std::string> names = {});
 
  private:
-  /// Of operands that get one type.
-  ValueId append_contraction(ContractOp op, ValueId a, ValueId b);
   /// The same without their owner, as a graph holds them. Throw for another builder's.
   [[nodiscard]] ValueId own(ValueId id) const;
   [[nodiscard]] Extent own(const Extent& extent) const;

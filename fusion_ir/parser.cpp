@@ -225,6 +225,9 @@ class Parser {
         return {max, sum};
       }
     }
+    auto* contract_op = std::get_if<ContractOp>(&kind);
+    if (contract_op != nullptr && operands.size() == 2)
+      return {builder_->contract(std::move(*contract_op), operands[0], operands[1])};
     const auto* take_op = std::get_if<TakeOp>(&kind);
     if (take_op != nullptr && operands.size() == 2)
       return {builder_->take(operands[0], operands[1], take_op->axis)};

@@ -6,6 +6,7 @@
 #include "fusion_ir/passes/hoist_divisions.h"
 #include "fusion_ir/passes/place_broadcasts.h"
 #include "fusion_ir/passes/place_casts.h"
+#include "fusion_ir/passes/place_contractions.h"
 #include "fusion_ir/passes/place_parts.h"
 #include "fusion_ir/passes/recognize_logsumexp.h"
 #include "fusion_ir/passes/recognize_welford.h"
@@ -27,6 +28,7 @@ constexpr size_t kMaxRounds = 32;
 // - casts before algebra: a cast that moved beside another cast may cancel against it.
 // - broadcasts before algebra for the same reason, and before sharing: equal small tensors become
 //   visible only when no broadcast stands between them.
+// - contractions behind both: they read through casts and broadcasts that stand before them.
 // - parts after algebra, which drops slices and concatenates that do nothing, and before sharing:
 //   parts of one tensor that several slices ask for are computed once.
 // - sharing before recognition, which compares values by id: the x under a max and the x under the
@@ -38,6 +40,7 @@ constexpr std::array kPipeline = {
     Pass{"fold_constants", fold_constants},
     Pass{"place_casts", place_casts},
     Pass{"place_broadcasts", place_broadcasts},
+    Pass{"place_contractions", place_contractions},
     Pass{"simplify_algebra", simplify_algebra},
     Pass{"place_parts", place_parts},
     Pass{"share_common_values", share_common_values},
