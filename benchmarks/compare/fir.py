@@ -121,6 +121,10 @@ class Graph:
             operands = [shapes[id] for id in op.operands]
             if not any(map(is_cut, operands)):
                 return op.name != "iota" or op.fields["axis"][0] != 0 or not is_cut(op.results[0].shape)
+            if op.name.startswith("contract."):  # Rows are a batch, or those of one operand.
+                sides = (op.fields["left"], op.fields["right"])
+                return is_cut(op.results[0].shape) and all(
+                    axes[0] == 0 for axes, shape in zip(sides, operands, strict=True) if is_cut(shape))
             if op.name.startswith("reduce.") or op.name in ("welford", "logsumexp"):
                 return op.name == "reduce.sum" or 0 not in op.fields["over"]
             if op.name in ("take", "concatenate"):
@@ -298,6 +302,46 @@ def reduced(fn, x, axes, op, shapes, types, exact):
     return None
 
 
+def contracted(op, graph, shapes, types, exact):
+    """Sums of products as einsum, by the type that PyTorch multiplies fastest: operands of 16 bits as they
+    are where all readers round the result to their type, which is then rounded once; else in the type of
+    the result. All else element by element."""
+    (left, right), kind = op.operands, op.results[0].type
+    sides = (op.fields["left"], op.fields["right"])
+    rank = 1 + max(axis for side in sides for axis in side)
+    over = op.fields["over"]
+    to = type_text(kind, exact)
+    if op.name == "contract.sum" and kind in FLOATS:
+        letters = [chr(ord("a") + axis) for axis in range(rank)]
+        terms = ["".join(letters[axis] for axis in side) for side in sides]
+        equation = f"'{terms[0]},{terms[1]}->{''.join(letters[: rank - len(over)])}'"
+        readers = [other for other in graph.ops if op.results[0].id in other.operands]
+        narrow = types[left] if types[left] == types[right] and types[left] in ("f16", "bf16") else None
+        stays = narrow and readers and all(
+            reader.name == "cast" and reader.results[0].type == narrow for reader in readers
+        ) and op.results[0].id not in [value.id for value in graph.outputs]
+        if stays and not exact:
+            return f"torch.einsum({equation}, {left}, {right})"
+        return f"torch.einsum({equation}, {left}.to({to}), {right}.to({to}))"
+
+    def spread(x, side):
+        order = sorted(range(len(side)), key=lambda axis: side[axis])
+        ones = [1] * rank
+        for axis in order:
+            ones[side[axis]] = shapes[x][axis]
+        return f"{x}.to({to}).permute({order}).reshape({tuple(ones)})"
+
+    a, b = spread(left, sides[0]), spread(right, sides[1])
+    if op.name == "contract.sum":
+        return f"({a} * {b}).sum({over}, dtype={to})"
+    if 0 in (shapes[left][sides[0].index(axis)] for axis in over):
+        least = RANGES.get(kind, ("float('-inf')",))[0]
+        return filled(shapes[op.results[0].id], least, kind, exact)
+    if op.name == "contract.max":
+        return f"({a} + {b}).amax({over})"
+    return f"({a} + {b}).logsumexp({over})"
+
+
 def translated(op, graph, sizes, shapes, types, exact):
     """What to write for each result of an op, in terms of `%v` names."""
     value, args = op.results[0], op.operands
@@ -341,6 +385,8 @@ def translated(op, graph, sizes, shapes, types, exact):
         if 0 in (shapes[x][axis] for axis in axes):
             return [filled(shape, "float('-inf')", kind, exact), filled(shape, 0, kind, exact)]
         return [f"{x}.amax({axes})", f"({x} - {x}.amax({axes}, keepdim=True)).exp().sum({axes})"]
+    if op.name in ("contract.sum", "contract.max", "contract.logsumexp"):
+        return [contracted(op, graph, shapes, types, exact)]
     if op.name == "take":
         axis = op.fields["axis"][0]
         if shapes[x][axis] == 0:

@@ -9,11 +9,12 @@
 namespace sinter {
 namespace {
 
-/// An operand along axes `first` to `last` of a contraction's space: where it does not have one,
-/// its elements repeat.
+/// An operand along some axes of a contraction's space, from `first` on: where it does not have
+/// one, its elements repeat. The first axes begin at its first element, others at any.
 TensorView along(const TensorView& x, const std::vector<int>& axes, size_t first,
                  const Sizes& sizes) {
   TensorView out{.type = x.type, .sizes = sizes, .strides = Sizes(sizes.size(), 0)};
+  if (first == 0) out.offset = x.offset;
   for (size_t i = 0; i < axes.size(); ++i) {
     const auto axis = static_cast<size_t>(axes[i]);
     if (axis >= first && axis < first + sizes.size()) out.strides[axis - first] = x.strides[i];

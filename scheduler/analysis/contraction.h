@@ -10,7 +10,7 @@
 namespace sinter {
 
 /// A sum of products of two tensors, each of which lacks an axis that the other has: a matrix
-/// product written element by element. Sinter has no primitive for it. Every product is ordinary
+/// product written element by element. No family multiplies matrices. Every product is ordinary
 /// arithmetic, and every operand is read once for each element of the axes that it lacks.
 struct Contraction {
   ValueId value{};  ///< The sum, in the graph it was found in.

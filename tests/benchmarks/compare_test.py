@@ -201,6 +201,29 @@ GRAPHS = {
           %v6 : f32[rows] = mul %v2, %v5
           return %v1, %v6
         }""", {"rows": 2, "cols": 2}, [[[1.0, 3.0], [5.0, 5.0]]], [[2.0, 5.0], [8.0, 0.0]]),
+    "contractions": (
+        """fusion @f extents(rows, cols) {
+          %v0 x : f32[rows, 3] = input
+          %v1 w : f32[3, cols] = input
+          %v2 i : i8[rows, 3] = input
+          %v3 : f32[rows, cols] = contract.sum %v0, %v1 left(0, 2) right(2, 1) over(2)
+          %v4 : f32[cols, rows] = contract.max %v0, %v1 left(1, 2) right(2, 0) over(2)
+          %v5 : f32[rows, cols] = contract.logsumexp %v0, %v1 left(0, 2) right(2, 1) over(2)
+          %v6 : i32[rows] = contract.sum %v2, %v2 left(0, 1) right(0, 1) over(1)
+          %v7 : f32[rows, cols] = contract.sum %v0, %v1 left(0, 2) right(2, 1) over(2) precision(tf32x3)
+          return %v3, %v4, %v5, %v6, %v7
+        }""", {"rows": 2, "cols": 2},
+        [[[1.0, 2.0, 3.0], [-INF, -INF, -INF]], [[1.0, 2.0], [0.0, 2.0], [1.0, 2.0]], [[100, 100, 100], [1, 2, 3]]],
+        [[[4.0, 12.0], [NAN, -INF]], [[4.0, -INF], [5.0, -INF]], [[4.23954477, 5.40760596], [-INF, -INF]],
+         [30000, 14], [[4.0, 12.0], [NAN, -INF]]]),
+    "no pairs": (
+        """fusion @f extents(rows) {
+          %v0 x : bf16[rows, 0] = input
+          %v1 : f32[rows] = contract.max %v0, %v0 left(0, 1) right(0, 1) over(1)
+          %v2 : f32[rows] = contract.logsumexp %v0, %v0 left(0, 1) right(0, 1) over(1)
+          %v3 : f32[rows] = contract.sum %v0, %v0 left(0, 1) right(0, 1) over(1)
+          return %v1, %v2, %v3
+        }""", {"rows": 2}, [[[], []]], [[-INF, -INF], [-INF, -INF], [0.0, 0.0]]),
     "take and iota": (
         """fusion @f extents(rows, cols) {
           %v0 x : f32[rows, cols] = input
@@ -333,7 +356,17 @@ class PeerOfGraph(unittest.TestCase):
             fir.source(fir.parse("fusion @f { %v0 x : f32[4] = input\n"
                                  f"%v1 : f32 = reduce.{name} %v0 over(0)\nreturn %v1 }}"), {})
 
+    def test_a_contraction_has_the_type_that_its_readers_round_to(self):
+        text = ("fusion @f {{ %v0 x : bf16[2, 4] = input\n%v1 w : bf16[4, 8] = input\n"
+                "%v2 : f32[2, 8] = contract.sum %v0, %v1 left(0, 2) right(2, 1) over(2)\n"
+                "%v3 : bf16[2, 8] = cast %v2\nreturn %v3{} }}")
+        self.assertIn("torch.einsum('ac,cb->ab', v0, v1)", fir.source(fir.parse(text.format("")), {}))
+        self.assertIn("v0.to(torch.float32), v1.to(torch.float32)", fir.source(fir.parse(text.format(", %v2")), {}))
+
     def test_chunks_of_rows_are_taken_where_rows_stand_alone(self):
+        self.assertTrue(fir.parse(GRAPHS["contractions"][0].replace("[cols, rows]", "[rows, cols]").replace(
+            "left(1, 2) right(2, 0)", "left(0, 2) right(2, 1)")).goes_by_rows())
+        self.assertFalse(fir.parse(GRAPHS["contractions"][0]).goes_by_rows())
         self.assertTrue(fir.parse(GRAPHS["extremes"][0]).goes_by_rows())
         self.assertFalse(fir.parse(GRAPHS["take and iota"][0]).goes_by_rows())
         self.assertFalse(fir.parse(GRAPHS["moves"][0]).goes_by_rows())

@@ -86,6 +86,24 @@ TEST_F(GraphTest, IsDescribed) {
   EXPECT_EQ(refusal.message, "there is no symbol 1");
 }
 
+TEST_F(GraphTest, ContractsWhatHasOneTypeAfterCasts) {
+  begin("product");
+  const sinter_value x = one("input", "bf16[8, 64]", {}, "x");
+  const sinter_value w = one("input", "f32[64, 4]", {}, "w");
+  const sinter_value y =
+      one("contract.sum left(0, 2) right(2, 1) over(2) precision(tf32)", nullptr, {x, w});
+  EXPECT_EQ(text_from([&](sinter_text** text, sinter_error** error) {
+              return sinter_builder_type(builder_.get(), y, text, error);
+            }),
+            "f32[8, 4]");
+  sinter_value none = 0;
+  const auto refusal = refused([&](sinter_error** error) {
+    return op("contract.sum left(0, 1) right(2, 1) over(2)", nullptr, {x, w}, &none, 1, error);
+  });
+  EXPECT_EQ(refusal.status, SINTER_INVALID_FUSION);
+  EXPECT_THAT(refusal.message, HasSubstr("differ along axis 1"));
+}
+
 TEST_F(GraphTest, IsBuiltOpByOp) {
   begin("soft");
   succeeds([&](sinter_error** error) {

@@ -129,6 +129,10 @@ TEST(PrinterParserTest, AppendedOpsMakeTheirOperandsAlike) {
             "f32[rows, 8]");
   const auto mean = append_op(b, "welford over(-1)", {x}, "f32[rows], f32[rows]");
   ASSERT_TRUE(mean) << mean.error().text();
+  const ValueId z = append_op(b, "input", {}, "f32[8, 2]").value()[0];
+  const ValueId product =
+      append_op(b, "contract.sum left(0, 2) right(2, 1) over(2)", {x, z}).value()[0];
+  EXPECT_EQ(text_of(b.fusion(), b.value(product).type, b.value(product).shape), "f32[rows, 2]");
   EXPECT_EQ(append_op(b, "reduce.max over()", {x}, "f32").value().size(), 1U) << "over all axes";
   EXPECT_EQ(append_op(b, "pad low(0, 1) high(0, 0) value 0x1p-1", {x}, "").value().size(), 1U);
 }

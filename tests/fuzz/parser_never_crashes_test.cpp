@@ -49,7 +49,8 @@ constexpr std::string_view kSeeds[] = {
   %v16, %v17 : f32[n], i64 = external "a call" %v2, %v10
   %v18 : i64[n] = external seeds
   %v19 : f32[n] = philox_uniform %v1, %v18
-  return %v2, %v3, %v6, %v7, %v8, %v9, %v10, %v11, %v15, %v16, %v19
+  %v20 : f32[n, n] = contract.sum %v0, %v0 left(0, 2) right(1, 2) over(2) precision(tf32)
+  return %v2, %v3, %v6, %v7, %v8, %v9, %v10, %v11, %v15, %v16, %v19, %v20
 }
 )fir"};
 

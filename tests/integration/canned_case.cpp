@@ -29,6 +29,11 @@ bool is_mean_of_nothing(const CannedFusion& canned, const ExtentValues& extents)
   return canned.name == "batch_norm_statistics" && extents.at("rows") == 0;
 }
 
+bool contracts(const Fusion& fusion) {
+  return std::ranges::any_of(
+      fusion.ops, [](const Op& op) { return std::holds_alternative<ContractOp>(op.kind); });
+}
+
 std::vector<CannedFusion> supported_fusions() {
   std::vector<CannedFusion> out;
   for (const CannedFusion& canned : canned_fusions()) {

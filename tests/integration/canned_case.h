@@ -21,6 +21,9 @@ bool is_mean_of_nothing(const CannedFusion& canned, const ExtentValues& extents)
 /// All the others.
 std::vector<CannedFusion> supported_fusions();
 
+/// True if a graph has a contraction.
+bool contracts(const Fusion& fusion);
+
 /// Extents of a canned fusion with `columns` elements along its innermost axis, and `rows` rows if
 /// it has that many to choose; other extents stay as small as they are.
 ExtentValues extents_of_width(const CannedFusion& canned, int64_t columns, int64_t rows);

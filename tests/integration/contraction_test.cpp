@@ -163,6 +163,23 @@ TEST(ContractionTest, EveryLayoutIsRight) {
   }
 }
 
+// Operands that are views, as slices, permutations and broadcasts are.
+TEST(ContractionTest, ViewsAreContracted) {
+  FusionBuilder b("views");
+  const ValueId x = b.input(DType::kF32, {9, 20});
+  const ValueId w = b.input(DType::kF32, {7, 5});
+  const ValueId rows = b.slice(x, {2, 3}, {8, 13}, {2, 2});
+  const ValueId columns = b.permute(b.slice(w, {1, 0}, {7, 5}), {1, 0});
+  b.output(b.contract("mk,kn->mn", rows, columns));
+  expect_alike(b.build());
+  FusionBuilder c("repeated");
+  const ValueId y = c.input(DType::kF32, {3, 7});
+  const ValueId v = c.input(DType::kF32, {7, 2});
+  c.output(c.contract("bmk,bkn->bnm", c.broadcast(c.slice(y, {1, 2}, {3, 7}), {4, 2, 5}, {1, 2}),
+                      c.broadcast(c.slice(v, {1, 1}, {6, 2}), {4, 5, 2}, {1, 2})));
+  expect_alike(c.build());
+}
+
 TEST(ContractionTest, IntegersAreExact) {
   for (const DType type : {DType::kI8, DType::kU8, DType::kI32, DType::kI64}) {
     for (const ContractFn fn : {ContractFn::kSum, ContractFn::kMax})

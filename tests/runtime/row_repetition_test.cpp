@@ -64,6 +64,39 @@ struct Period {
   int64_t rows, budget, expected;
 };
 
+TEST(RowRepetition, RowsOfOneOperandOfAContractionAreSlicesAndReducedOnesAreNot) {
+  const auto found = [](std::string_view equation, bool right_has_rows) {
+    FusionBuilder b;
+    const Extent rows = b.symbol("rows");
+    const ValueId x = b.input(DType::kF32, {rows, 4});
+    const ValueId w = b.input(DType::kF32, right_has_rows ? Shape{rows, 4} : Shape{3, 4});
+    b.output(b.contract(equation, x, w));
+    return slicewise_name(b.build());
+  };
+  EXPECT_EQ(found("mk,nk->mn", false), "rows");
+  EXPECT_EQ(found("mk,mk->m", true), "rows") << "a batch";
+  EXPECT_EQ(found("mk,nk->nm", false), "") << "rows are not outermost";
+  EXPECT_EQ(found("km,kn->mn", true), "") << "rows are reduced";
+  EXPECT_EQ(found("mk,nk->mn", true), "") << "every row meets every other";
+  EXPECT_EQ(found("mk,mk->k", true), "");
+}
+
+TEST(RowRepetition, SlicesOfAContractionRepeatWithItsLeftOperand) {
+  FusionBuilder b;
+  const ValueId x = b.input(DType::kF32, {12, 4});
+  b.output(b.exp(b.contract("mk,nk->mn", x, b.input(DType::kF32, {3, 4}))));
+  const Fusion fusion = b.build();
+  const auto sliced = find_slices(fusion, Binding{});
+  ASSERT_TRUE(sliced);
+  EXPECT_EQ(sliced->slices, 12);
+  EXPECT_EQ(sliced->axes.size(), 1U);
+  const auto at = [&](size_t input) {
+    return sliced->fusion.values[sliced->fusion.inputs[input]].shape.front();
+  };
+  EXPECT_TRUE(at(0).is_symbol());
+  EXPECT_EQ(at(1), Extent(3)) << "every slice reads all of it";
+}
+
 TEST(RowRepetition, PeriodIsOddWithinBudget) {
   // Every row has ten elements of input and ten of output.
   for (const Period& p : {Period{1000, 2000, 99}, Period{1000, 1999, 99}, Period{1000, 2020, 101},

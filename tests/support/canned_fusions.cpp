@@ -10,7 +10,7 @@ std::span<const CannedFusion> canned_fusions() {
   static const std::vector<CannedFusion> kAll = [] {
     std::vector<CannedFusion> all;
     for (auto* group : {canned_pointwise, canned_moves, canned_reductions, canned_norms,
-                        canned_losses, canned_gradients, canned_structures}) {
+                        canned_losses, canned_gradients, canned_structures, canned_contractions}) {
       for (CannedFusion& fusion : group()) all.push_back(std::move(fusion));
     }
     return all;

@@ -14,6 +14,7 @@ std::vector<CannedFusion> canned_norms();
 std::vector<CannedFusion> canned_losses();
 std::vector<CannedFusion> canned_gradients();
 std::vector<CannedFusion> canned_structures();
+std::vector<CannedFusion> canned_contractions();
 
 /// A builder with the two extents that most canned fusions have.
 struct MatrixBuilder {

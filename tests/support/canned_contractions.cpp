@@ -1,0 +1,70 @@
+#include "tests/support/canned_groups.h"
+
+namespace sinter {
+namespace {
+
+constexpr int64_t kReduced = 24;
+
+/// x[rows, 24] times w[cols, 24] transposed, and what follows.
+struct LinearBuilder : MatrixBuilder {
+  explicit LinearBuilder(const char* name) : MatrixBuilder(name) {}
+  ValueId product(ContractOptions options = {}, DType type = DType::kBF16) {
+    const ValueId x = b.input(type, {rows, kReduced}, "x");
+    return b.linear(x, b.input(type, {cols, kReduced}, "w"), {}, options);
+  }
+};
+
+Fusion linear() {
+  LinearBuilder m("linear");
+  m.b.output(m.b.cast(m.product(), DType::kBF16), "y");
+  return m.b.build();
+}
+
+Fusion linear_bias_gelu() {
+  LinearBuilder m("linear_bias_gelu");
+  const ValueId biased = m.b.add(m.product(), m.row(DType::kBF16, "bias"));
+  m.b.output(gelu_tanh(m.b, biased, DType::kBF16), "y");
+  return m.b.build();
+}
+
+Fusion linear_rms_norm() {
+  LinearBuilder m("linear_rms_norm");
+  const ValueId weight = m.row(DType::kBF16, "weight");
+  m.b.output(rms_norm(m.b, m.product(), {.output = DType::kBF16, .weight = weight}).y, "y");
+  return m.b.build();
+}
+
+Fusion linear_tf32() {
+  LinearBuilder m("linear_tf32");
+  m.b.output(m.product({.precision = ContractPrecision::kTf32x3}, DType::kF32), "y");
+  return m.b.build();
+}
+
+Fusion log_matmul() {
+  LinearBuilder m("log_matmul");
+  m.b.output(m.product({.fn = ContractFn::kLogSumExp}, DType::kF32), "y");
+  return m.b.build();
+}
+
+Fusion max_plus() {
+  LinearBuilder m("max_plus");
+  m.b.output(m.product({.fn = ContractFn::kMax}), "y");
+  return m.b.build();
+}
+
+}  // namespace
+
+std::vector<CannedFusion> canned_contractions() {
+  const ExtentValues large = matrix_extents(4096, 1024);
+  return {
+      {"linear", linear, small_matrix(), large, "a matrix product"},
+      {"linear_bias_gelu", linear_bias_gelu, small_matrix(), large,
+       "pointwise functions of a matrix product"},
+      {"linear_rms_norm", linear_rms_norm, small_matrix(), large, "a norm of a matrix product"},
+      {"linear_tf32", linear_tf32, small_matrix(), large, "a product of f32 in parts"},
+      {"log_matmul", log_matmul, small_matrix(), large, "a contraction of logarithms"},
+      {"max_plus", max_plus, small_matrix(), large, "a maximum of sums"},
+  };
+}
+
+}  // namespace sinter
