@@ -10,11 +10,10 @@ namespace sinter {
 namespace {
 
 /// An operand along some axes of a contraction's space, from `first` on: where it does not have
-/// one, its elements repeat. The first axes begin at its first element, others at any.
+/// one, its elements repeat. Places count from its first element.
 TensorView along(const TensorView& x, const std::vector<int>& axes, size_t first,
                  const Sizes& sizes) {
   TensorView out{.type = x.type, .sizes = sizes, .strides = Sizes(sizes.size(), 0)};
-  if (first == 0) out.offset = x.offset;
   for (size_t i = 0; i < axes.size(); ++i) {
     const auto axis = static_cast<size_t>(axes[i]);
     if (axis >= first && axis < first + sizes.size()) out.strides[axis - first] = x.strides[i];
@@ -22,11 +21,21 @@ TensorView along(const TensorView& x, const std::vector<int>& axes, size_t first
   return out;
 }
 
-ElementRuns<2> runs_along(const ContractOp& op, const TensorView& left, const TensorView& right,
-                          size_t first, const Sizes& sizes) {
-  const TensorView a = along(left, op.left, first, sizes);
-  const TensorView b = along(right, op.right, first, sizes);
-  return ElementRuns<2>(sizes, {&a, &b});
+ElementRuns<2> runs_of_results(const ContractOp& op, const TensorView& left,
+                               const TensorView& right, const Sizes& result) {
+  TensorView a = along(left, op.left, 0, result);
+  TensorView b = along(right, op.right, 0, result);
+  a.offset = left.offset;
+  b.offset = right.offset;
+  return ElementRuns<2>(result, {&a, &b});
+}
+
+/// Places of pairs from that of the first.
+ElementRuns<2> runs_of_pairs(const ContractOp& op, const TensorView& left, const TensorView& right,
+                             size_t first, const Sizes& reduced) {
+  const TensorView a = along(left, op.left, first, reduced);
+  const TensorView b = along(right, op.right, first, reduced);
+  return ElementRuns<2>(reduced, {&a, &b});
 }
 
 Sizes reduced_sizes(const ContractOp& op, const TensorView& left) {
@@ -44,8 +53,8 @@ ContractedPairs::ContractedPairs(const ContractOp& op, const TensorView& left,
                                  const TensorView& right, const Sizes& result)
     : left_(left),
       right_(right),
-      results_(runs_along(op, left, right, 0, result)),
-      pairs_(runs_along(op, left, right, result.size(), reduced_sizes(op, left))) {}
+      results_(runs_of_results(op, left, right, result)),
+      pairs_(runs_of_pairs(op, left, right, result.size(), reduced_sizes(op, left))) {}
 
 /// A product in f32 may be contracted with the addition behind it, so that one that overflows is
 /// not known to be infinite.

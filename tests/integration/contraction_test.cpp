@@ -172,6 +172,10 @@ TEST(ContractionTest, ViewsAreContracted) {
   const ValueId columns = b.permute(b.slice(w, {1, 0}, {7, 5}), {1, 0});
   b.output(b.contract("mk,kn->mn", rows, columns));
   expect_alike(b.build());
+  FusionBuilder d("total");
+  const ValueId z = d.slice(d.input(DType::kF8E5M2, {189}), {4}, {189}, {2});
+  d.output(d.contract("k,k->", z, z, {.fn = ContractFn::kLogSumExp}));
+  expect_alike(d.build());
   FusionBuilder c("repeated");
   const ValueId y = c.input(DType::kF32, {3, 7});
   const ValueId v = c.input(DType::kF32, {7, 2});
