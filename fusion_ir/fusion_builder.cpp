@@ -346,8 +346,7 @@ ValueId FusionBuilder::contract(std::string_view equation, ValueId a, ValueId b,
 ValueId FusionBuilder::contract(ContractOp op, ValueId a, ValueId b) {
   const DType left = value(a).type;
   const DType right = value(b).type;
-  const auto is_f8 = [](DType type) { return type == DType::kF8E4M3 || type == DType::kF8E5M2; };
-  if (left != right && !(is_f8(left) && is_f8(right))) {
+  if (!contract_as_they_are(left, right)) {
     const DType type = common_type(compute_type(left), compute_type(right));
     a = cast(a, type);
     b = cast(b, type);

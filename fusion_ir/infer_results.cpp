@@ -482,8 +482,7 @@ class Inference : public TypingChecks {
   }
 
   [[nodiscard]] Check check_contracted_types(const ContractOp& op) const {
-    const auto is_f8 = [](DType type) { return type == DType::kF8E4M3 || type == DType::kF8E5M2; };
-    if (type(0) != type(1) && !(is_f8(type(0)) && is_f8(type(1)))) {
+    if (!contract_as_they_are(type(0), type(1))) {
       return error(
           fmt::format("operands of {} have different types: {} and {}", op_, type(0), type(1)),
           "cast them to one type; two 8-bit floats may differ");

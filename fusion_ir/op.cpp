@@ -217,6 +217,11 @@ std::string_view text_of(ContractPrecision precision) {
   return kPrecisionNames[static_cast<size_t>(precision)];
 }
 
+bool contract_as_they_are(DType left, DType right) {
+  const auto is_f8 = [](DType type) { return type == DType::kF8E4M3 || type == DType::kF8E5M2; };
+  return left == right || (is_f8(left) && is_f8(right));
+}
+
 std::optional<ContractFn> contract_from_text(std::string_view text) {
   for (size_t i = 0; i < kContractNames.size(); ++i) {
     if (text == text_of(static_cast<ContractFn>(i))) return static_cast<ContractFn>(i);

@@ -252,6 +252,9 @@ std::string_view text_of(ContractPrecision precision);
 std::optional<ContractFn> contract_from_text(std::string_view text);
 std::optional<ContractPrecision> precision_from_text(std::string_view text);
 
+/// True if operands of these types are contracted as they are: of one type, or two 8-bit floats.
+bool contract_as_they_are(DType left, DType right);
+
 /// A contraction of two operands, as einsum has it. Its space has the axes of the result, in order,
 /// and behind them the reduced ones. Axis i of the left operand is axis `left[i]` of the space, and
 /// the same of the right one; each axis of the space is one of an operand. Reduced axes are ones of

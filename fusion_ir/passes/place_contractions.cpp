@@ -76,11 +76,11 @@ class ContractionPlacement {
       if (graph_.def_as<CastOp>(operands_[side]) == nullptr) return false;
     }
     const std::array narrow = {type(source(0)), type(source(1))};
-    const auto is_f8 = [](DType of) { return of == DType::kF8E4M3 || of == DType::kF8E5M2; };
-    const bool contract_alike = narrow[0] == narrow[1] || (is_f8(narrow[0]) && is_f8(narrow[1]));
     const DType to = type(operands_[0]);
     // Equal types alone are no cast at all; bool is not contracted.
-    if (!contract_alike || compute_type(narrow[0]) != to || narrow[0] == to) return false;
+    if (!contract_as_they_are(narrow[0], narrow[1]) || compute_type(narrow[0]) != to ||
+        narrow[0] == to)
+      return false;
     operands_ = {source(0), source(1)};
     op_.precision = ContractPrecision::kIeee;
     return true;
