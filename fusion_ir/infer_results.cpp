@@ -497,7 +497,7 @@ class Inference : public TypingChecks {
     if (op.precision != ContractPrecision::kIeee &&
         (op.fn != ContractFn::kSum || type(0) != DType::kF32)) {
       return error(fmt::format("{} of {} has no precision {}", op_, type(0), text_of(op.precision)),
-                   "state one for contract.sum of f32 only: other types are exact");
+                   "leave it out: only contract.sum of f32 has one");
     }
     return std::nullopt;
   }
@@ -509,9 +509,16 @@ class Inference : public TypingChecks {
     }
     std::vector<int> sorted = axes;
     std::ranges::sort(sorted);
-    const bool is_placed =
-        sorted.empty() || (sorted.front() >= 0 && sorted.back() < static_cast<int>(kMaxRank));
-    if (!is_placed || std::ranges::adjacent_find(sorted) != sorted.end()) {
+    if (!sorted.empty() && sorted.front() >= 0 && sorted.back() >= static_cast<int>(kMaxRank)) {
+      Error out = error(fmt::format("the space of {} has axis {}", op_, sorted.back()),
+                        "merge axes that both operands have with a reshape: a space has no more "
+                        "axes than a tensor");
+      out.measured = sorted.back();
+      out.limit = static_cast<int64_t>(kMaxRank) - 1;
+      return out;
+    }
+    const bool is_negative = !sorted.empty() && sorted.front() < 0;
+    if (is_negative || std::ranges::adjacent_find(sorted) != sorted.end()) {
       return error(
           fmt::format("{} places axes of {} at ({}) of its space", op_, text(side),
                       fmt::join(axes, ", ")),

@@ -66,12 +66,18 @@ BoundedReal ContractedRow::product(BoundedReal a, BoundedReal b) const {
       round_to(DType::kF32, out.value) == out.value)
     out.bound = 0.0;
   if (std::isinf(out.value) && is_finite) out.bound = kUnbounded;
-  if (op_.precision == ContractPrecision::kIeee || !is_finite) return out;
+  if (op_.precision == ContractPrecision::kIeee) return out;
+  const auto reach_of = [](BoundedReal x) { return std::fabs(x.value) + x.bound; };
+  // A number that TF32 rounds to zero has no product with an infinity.
+  if (!is_finite && std::min(reach_of(a), reach_of(b)) < kTf32Subnormal)
+    return {out.value, kUnbounded};
+  if (!is_finite) return out;
   // Rounding to fewer bits may overflow before the product does.
-  const double reach = std::max(std::fabs(a.value) + a.bound, std::fabs(b.value) + b.bound);
+  const double reach = std::max(reach_of(a), reach_of(b));
   if (reach * (1.0 + kTf32Unit) >= overflow_threshold(DType::kF32)) return {out.value, kUnbounded};
-  const double magnitude = (std::fabs(a.value) + a.bound) * (std::fabs(b.value) + b.bound);
-  out.bound += contracted_product_error(op_.precision) * magnitude;
+  // Either operand is off by half of the smallest subnormal at least.
+  out.bound += contracted_product_error(op_.precision) * reach_of(a) * reach_of(b) +
+               0.5 * kTf32Subnormal * (reach_of(a) + reach_of(b) + kTf32Subnormal);
   return out;
 }
 
@@ -100,8 +106,15 @@ BoundedReal ContractedRow::real(int64_t left, int64_t right) {
     most_bound = std::max(most_bound, x.bound);
   });
   if (op_.fn == ContractFn::kLogSumExp) return logsumexp();
-  const RealRow row{.values = values_, .bounds = most_bound > 0.0 ? bounds_ : std::span<double>{}};
-  return reduce_bounded(op_.fn == ContractFn::kSum ? ReduceFn::kSum : ReduceFn::kMax, type_, row);
+  RealRow row{.values = values_, .bounds = most_bound > 0.0 ? bounds_ : std::span<double>{}};
+  if (op_.fn == ContractFn::kMax) return reduce_bounded(ReduceFn::kMax, type_, row);
+  row.is_of_mean = sum_.is_of_mean;
+  BoundedReal sum = reduce_bounded(ReduceFn::kSum, type_, row);
+  // A mean that is found without the sum does not overflow where the sum does.
+  if (sum_.is_divided && std::isinf(sum.value) &&
+      std::ranges::none_of(values_, [](double e) { return std::isinf(e); }))
+    sum.bound = kUnbounded;
+  return sum;
 }
 
 BoundedInteger ContractedRow::integer(int64_t left, int64_t right) {

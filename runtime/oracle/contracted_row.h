@@ -52,9 +52,14 @@ class ContractedPairs {
 /// The element of a contraction at one place of the result. Not for several threads at once.
 class ContractedRow {
  public:
+  /// What is made of a sum of products.
+  struct Sum {
+    bool is_divided = false;  ///< A device may find a quotient of it without the sum.
+    bool is_of_mean = false;  ///< RealRow::is_of_mean.
+  };
   /// `type` is that of the result. The others outlive the object.
-  ContractedRow(const ContractedPairs& pairs, const ContractOp& op, DType type)
-      : pairs_(pairs), op_(op), type_(type) {}
+  ContractedRow(const ContractedPairs& pairs, const ContractOp& op, DType type, Sum sum)
+      : pairs_(pairs), op_(op), type_(type), sum_(sum) {}
 
   /// The element whose first pair lies there in the operands.
   BoundedReal real(int64_t left, int64_t right);
@@ -67,6 +72,7 @@ class ContractedRow {
   const ContractedPairs& pairs_;
   const ContractOp& op_;
   DType type_;
+  Sum sum_;
   std::vector<double> values_;
   std::vector<int64_t> integers_;
   std::vector<double> bounds_;

@@ -70,6 +70,8 @@ double exp_underflow(DType type);
 
 /// Relative error of a number rounded to TF32, which has 10 bits behind the point, to the nearest.
 inline constexpr double kTf32Unit = 0x1p-11;
+/// Its smallest subnormal: its exponents are those of f32.
+inline constexpr double kTf32Subnormal = 0x1p-136;
 /// Error of a product of a contraction, relative to its magnitude, beyond its rounding to f32. Of
 /// two operands rounded to TF32; or of three products of what two TF32 numbers hold of an operand,
 /// which misses 2^-22 of either and the product of their second parts.

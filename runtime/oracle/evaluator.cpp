@@ -103,9 +103,7 @@ class OpEvaluator {
   Views operator()(const ReduceOp& op) const {
     const TensorView& x = operands_[0];
     const bool index = is_index_reduction(op.fn);
-    const bool is_divided = op.fn == ReduceFn::kSum && is_read_by([](const OpKind& reader) {
-                              return is_function(reader, {PointwiseFn::kDiv, PointwiseFn::kMul});
-                            });
+    const bool is_divided = op.fn == ReduceFn::kSum && this->is_divided();
     const bool is_of_mean = is_divided && elements_deviate();
     ElementWriter out = writer();
     each_row(op.axes, [&](const RowBlock& rows, int64_t loaded, int64_t row) {
@@ -155,9 +153,12 @@ class OpEvaluator {
 
   Views operator()(const ContractOp& op) const {
     const ContractedPairs pairs(op, operands_[0], operands_[1], sizes());
+    const bool is_divided = op.fn == ContractFn::kSum && this->is_divided();
+    const ContractedRow::Sum sum{.is_divided = is_divided,
+                                 .is_of_mean = is_divided && elements_deviate()};
     ElementWriter out = writer();
     out.fill(threads_, [&](ElementWriter::Sink& sink, int64_t begin, int64_t end) {
-      ContractedRow row(pairs, op, type());
+      ContractedRow row(pairs, op, type(), sum);
       pairs.for_each_result(begin, end, [&](int64_t element, int64_t left, int64_t right) {
         if (is_float(type())) {
           sink.put(element, row.real(left, right));
@@ -323,6 +324,31 @@ class OpEvaluator {
   [[nodiscard]] bool is_read_by(Kind is_kind) const {
     return are_read_by(op_.results, is_kind);
   }
+  /// Whether this sum has a quotient or a product, which a device may find without the sum.
+  [[nodiscard]] bool is_divided() const {
+    return is_read_by([](const OpKind& reader) {
+      return is_function(reader, {PointwiseFn::kDiv, PointwiseFn::kMul});
+    });
+  }
+  /// Elements of all results of a sum together; nothing for other ops.
+  [[nodiscard]] std::optional<int64_t> summed_elements(const Op& op) const {
+    const auto sizes_of = [&](ValueId value) {
+      return binding_.sizes_of(fusion_.values[value].shape);
+    };
+    if (const auto* reduce = std::get_if<ReduceOp>(&op.kind)) {
+      if (reduce->fn != ReduceFn::kSum) return std::nullopt;
+      return element_count(sizes_of(op.operands[0]));
+    }
+    const auto* contract = std::get_if<ContractOp>(&op.kind);
+    if (contract == nullptr || contract->fn != ContractFn::kSum) return std::nullopt;
+    int64_t count = element_count(sizes_of(op.results[0]));
+    const Sizes left = sizes_of(op.operands[0]);
+    for (size_t axis = 0; axis < left.size(); ++axis) {
+      if (std::ranges::find(contract->reduced, contract->left[axis]) != contract->reduced.end())
+        count *= left[axis];
+    }
+    return count;
+  }
   /// Sums of as many elements each, this one among them: what computes the same may be one value
   /// on the device, whichever way it is written.
   [[nodiscard]] std::vector<ValueId> sums_alike() const {
@@ -330,11 +356,10 @@ class OpEvaluator {
       return element_count(binding_.sizes_of(fusion_.values[value].shape));
     };
     std::vector<ValueId> out;
+    const std::optional<int64_t> mine = summed_elements(op_);
     for (const Op& op : fusion_.ops) {
-      const auto* reduce = std::get_if<ReduceOp>(&op.kind);
-      if (reduce != nullptr && reduce->fn == ReduceFn::kSum &&
-          count(op.results[0]) == count(op_.results[0]) &&
-          count(op.operands[0]) == count(op_.operands[0]))
+      const std::optional<int64_t> elements = summed_elements(op);
+      if (elements && elements == mine && count(op.results[0]) == count(op_.results[0]))
         out.push_back(op.results[0]);
     }
     return out;
@@ -400,7 +425,9 @@ class OpEvaluator {
       case PointwiseFn::kMul:
         return is_read_by([](const OpKind& reader) {
           const auto* reduce = std::get_if<ReduceOp>(&reader);
-          return is_function(reader, {PointwiseFn::kAdd, PointwiseFn::kSub}) ||
+          const auto* contract = std::get_if<ContractOp>(&reader);
+          return (contract != nullptr && contract->fn != ContractFn::kSum) ||
+                 is_function(reader, {PointwiseFn::kAdd, PointwiseFn::kSub}) ||
                  (reduce != nullptr && reduce->fn == ReduceFn::kSum) ||
                  std::holds_alternative<WelfordOp>(reader) ||
                  std::holds_alternative<LogSumExpOp>(reader) ||

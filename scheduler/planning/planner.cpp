@@ -258,6 +258,11 @@ constexpr int64_t kMostContracted = int64_t{1} << 60;
 /// decision for each. Errors: Unsupported (a space of more than kMostContracted elements).
 Result<std::vector<Decision>> expand(Fusion& fusion) {
   std::vector<Decision> out;
+  const auto is_contraction = [](const Op& op) {
+    return std::holds_alternative<ContractOp>(op.kind);
+  };
+  if (std::ranges::none_of(fusion.ops, is_contraction)) return out;
+  if (auto alive = remove_dead_values(fusion)) fusion = std::move(*alive);
   for (const Op& op : fusion.ops) {
     const auto* contract = std::get_if<ContractOp>(&op.kind);
     if (contract == nullptr) continue;
@@ -283,7 +288,11 @@ Result<std::vector<Decision>> expand(Fusion& fusion) {
            .values = {result},
            .limit = kMostContracted});
     }
-    out.push_back({.question = fmt::format("how is the contraction {} computed", result),
+    // Ids change where the graph is expanded and simplified; names stay.
+    const std::string& name = fusion.values[result].name;
+    out.push_back({.question = fmt::format("how is the {} of {}{} computed", text_of(op.kind),
+                                           fmt::join(sizes, " x "),
+                                           name.empty() ? "" : fmt::format(" to '{}'", name)),
                    .chosen = "element by element",
                    .because = fmt::format("no family contracts tensors: {} pairs of elements are "
                                           "combined by pointwise ops and reduced",

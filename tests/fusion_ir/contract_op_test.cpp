@@ -182,7 +182,7 @@ TEST_F(ContractOpTest, TextWithWrongAxesIsRefused) {
   EXPECT_THAT(error_of("left(0, 2) right(2, 1) over(1, 2)"), HasSubstr("reduced, but one of one"));
   EXPECT_THAT(error_of("left(0, 2) right(2, 2) over(2)"), HasSubstr("places axes"));
   EXPECT_THAT(error_of("left(0, -1) right(2, 1) over(2)"), HasSubstr("places axes"));
-  EXPECT_THAT(error_of("left(0, 99) right(99, 1) over(99)"), HasSubstr("places axes"));
+  EXPECT_THAT(error_of("left(0, 99) right(99, 1) over(99)"), HasSubstr("has axis 99"));
   EXPECT_THAT(error_of("left(0, 3) right(3, 1) over(3)"), HasSubstr("one of no operand"));
   EXPECT_THAT(error_of("left(0) right(2, 1) over(2)"), HasSubstr("places 1 axes"));
 }

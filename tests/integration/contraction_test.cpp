@@ -275,6 +275,73 @@ TEST(ContractionTest, SumsOfInfinitiesFollowTheFormula) {
   EXPECT_EQ(results[3], 12.0);
 }
 
+// A quotient of a sum of products may become Welford's mean, which is found without the sum.
+TEST(ContractionTest, MeansOfProductsAreBoundedAsMeans) {
+  constexpr int64_t kColumns = 1000;
+  FusionBuilder b("means");
+  const ValueId x = b.input(DType::kF32, {8, kColumns});
+  const ValueId y = b.input(DType::kF32, {8, kColumns});
+  const ValueId mean = b.div(b.contract("rc,rc->r", x, y), b.constant(kColumns));
+  const ValueId deviation = b.sub(b.mul(x, y), b.broadcast(mean, {8, kColumns}, {0}));
+  b.output(mean);
+  b.output(b.sum(b.mul(deviation, deviation), {1}));
+  const Fusion fusion = b.build();
+  const auto planned = plan(fusion, {}, *find_device("H200"), {.families = builtin_families()});
+  ASSERT_TRUE(planned) << planned.error().text();
+  std::vector<HostTensor> inputs = sample_inputs(fusion, planned->binding, 1);
+  for (const double magnitude : {1.0, 1e-22, 1e18}) {
+    for (HostTensor& input : inputs) {
+      for (int64_t i = 0; i < input.count(); ++i)
+        input.set(i, magnitude * (1.0 + static_cast<double>(i % 7) / 8.0));
+    }
+    const auto check =
+        check_on_host(fusion, planned->binding, *planned, inputs, builtin_families());
+    ASSERT_TRUE(check) << check.error().text();
+    EXPECT_TRUE(check->passed()) << magnitude << check->text();
+  }
+}
+
+// The addition of a contraction may be contracted with a product before it, which then does not
+// overflow.
+TEST(ContractionTest, ProductsBeforeSumsMayNotOverflow) {
+  FusionBuilder b("products");
+  const ValueId x = b.input(DType::kF32, {1, 1});
+  const ValueId y = b.input(DType::kF32, {1, 1});
+  b.output(b.contract("mk,kn->mn", b.mul(x, x), y, {.fn = ContractFn::kMax}));
+  const Fusion fusion = b.build();
+  const Binding binding = bind_extents(fusion, {}).value();
+  std::vector<HostTensor> inputs = sample_inputs(fusion, binding, 1);
+  inputs[0].set(0, 2e19);
+  inputs[1].set(0, -1e38);
+  EXPECT_TRUE(std::isinf(evaluate(fusion, binding, inputs).outputs.front().bound.front()));
+}
+
+// TF32 rounds numbers below its smallest subnormal to zero.
+TEST(ContractionTest, SmallNumbersOfTf32AreOpen) {
+  const auto bound_of = [](double a, double b) {
+    const Fusion fusion = product(DType::kF32, {1, 1, 1}, {.precision = ContractPrecision::kTf32});
+    const Binding binding = bind_extents(fusion, {}).value();
+    std::vector<HostTensor> inputs = sample_inputs(fusion, binding, 1);
+    inputs[0].set(0, a);
+    inputs[1].set(0, b);
+    return evaluate(fusion, binding, inputs).outputs.front().bound.front();
+  };
+  EXPECT_GE(bound_of(0x1p-138, 0x1p120), 0x1p-18) << "all of the product may be lost";
+  EXPECT_TRUE(std::isinf(bound_of(0x1p-140, kInfinity)));
+  EXPECT_EQ(bound_of(1.0, kInfinity), 0.0);
+}
+
+TEST(ContractionTest, WhatNothingReadsIsNotPlanned) {
+  constexpr int64_t kHuge = int64_t{1} << 21;
+  FusionBuilder b("dead");
+  const ValueId x = b.input(DType::kBF16, {kHuge, kHuge});
+  (void)b.contract("mk,nk->mn", x, x);
+  b.output(b.cast(b.neg(x), DType::kBF16));
+  const auto planned = plan(b.build(), {}, *find_device("H200"), {});
+  ASSERT_TRUE(planned) << planned.error().text();
+  EXPECT_EQ(std::ranges::count(planned->decisions, "element by element", &Decision::chosen), 0);
+}
+
 TEST(ContractionTest, ThePlanSaysHowContractionsAreComputed) {
   const auto planned = plan(product(DType::kBF16, {64, 32, 16}), {}, *find_device("H200"), {});
   ASSERT_TRUE(planned) << planned.error().text();
