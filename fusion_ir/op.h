@@ -239,7 +239,8 @@ enum class ContractFn : uint8_t {
   kLogSumExp,  ///< log of the sum of exp(a + b).
 };
 
-/// How exactly a sum of products of f32 is computed, at least. Operands of other types are exact.
+/// How exactly products of f32 are computed in a sum of them, at least. With TF32, either operand
+/// may also be off by half of its smallest subnormal, 2^-137.
 enum class ContractPrecision : uint8_t {
   kIeee,  ///< In f32.
   /// From three products of TF32 parts: each product is off by 3 x 2^-22 of its magnitude at most.
