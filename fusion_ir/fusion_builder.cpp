@@ -131,10 +131,7 @@ Equation parse_equation(std::string_view text, const std::vector<ValueId>& value
   }
   std::string space = result;
   for (const char c : left) {
-    if (space.find(c) != std::string::npos) continue;
-    if (right.find(c) == std::string::npos)
-      mistake(fmt::format("reduces '{}', which only one operand has: reduce it first", c));
-    space += c;
+    if (space.find(c) == std::string::npos && right.find(c) != std::string::npos) space += c;
   }
   const auto places = [&](const std::string& letters) {
     std::vector<int> out;

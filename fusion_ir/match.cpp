@@ -18,6 +18,20 @@ std::vector<int> other_axes(size_t rank, std::span<const int> axes) {
   return others;
 }
 
+Shape space_of(const ContractOp& op, const Shape& left, const Shape& right) {
+  Shape out;
+  const auto place = [&](const std::vector<int>& axes, const Shape& shape) {
+    for (size_t i = 0; i < axes.size(); ++i) {
+      const auto axis = static_cast<size_t>(axes[i]);
+      if (axis >= out.size()) out.resize(axis + 1);
+      out[axis] = shape[i];
+    }
+  };
+  place(op.left, left);
+  place(op.right, right);
+  return out;
+}
+
 bool is_always_empty(const Shape& shape) {
   return std::ranges::find(shape, Extent(0)) != shape.end();
 }

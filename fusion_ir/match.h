@@ -15,6 +15,10 @@ std::vector<int> all_axes(size_t rank);
 /// The axes of 0 ... rank - 1 that are not among `axes`, ascending.
 std::vector<int> other_axes(size_t rank, std::span<const int> axes);
 
+/// The space of a contraction of operands of these shapes: the axes of its result, then the reduced
+/// ones.
+Shape space_of(const ContractOp& op, const Shape& left, const Shape& right);
+
 /// Whether a tensor has no elements, in all graphs that differ in sizes of symbols alone.
 bool is_always_empty(const Shape& shape);
 

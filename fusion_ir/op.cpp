@@ -209,6 +209,9 @@ std::string_view text_of(const OpKind& kind) {
       kind);
 }
 
+std::span<const std::string_view> contract_texts() { return kContractNames; }
+std::span<const std::string_view> precision_texts() { return kPrecisionNames; }
+
 std::string_view text_of(ContractFn fn) {
   return kContractNames[static_cast<size_t>(fn)].substr(kContractPrefix.size());
 }

@@ -45,6 +45,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -248,6 +249,10 @@ enum class ContractPrecision : uint8_t {
   kTf32,  ///< Of operands rounded to TF32: each product is off by 2^-10 + 2^-22 of its magnitude.
 };
 
+/// As they stand in .fir: "contract.sum", in the order of ContractFn; "tf32", in that of
+/// ContractPrecision.
+std::span<const std::string_view> contract_texts();
+std::span<const std::string_view> precision_texts();
 std::string_view text_of(ContractFn fn);
 std::string_view text_of(ContractPrecision precision);
 std::optional<ContractFn> contract_from_text(std::string_view text);

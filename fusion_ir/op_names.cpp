@@ -1,6 +1,7 @@
 #include "fusion_ir/op_names.h"
 
 #include "fusion_ir/dtype.h"
+#include "fusion_ir/op.h"
 
 namespace sinter {
 
@@ -26,8 +27,9 @@ std::vector<std::string_view> op_names() {
 #include "fusion_ir/op_list.def"
 #undef SINTER_REDUCE
                  "input", "constant", "cast", "broadcast", "welford", "logsumexp", "take", "extent",
-                 "iota", "permute", "reshape", "slice", "concatenate", "pad", "external",
-                 "contract.sum", "contract.max", "contract.logsumexp"});
+                 "iota", "permute", "reshape", "slice", "concatenate", "pad", "external"});
+  const auto contractions = contract_texts();
+  out.insert(out.end(), contractions.begin(), contractions.end());
   return out;
 }
 

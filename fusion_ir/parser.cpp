@@ -1,6 +1,5 @@
 #include "fusion_ir/parser.h"
 
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -456,13 +455,12 @@ class Parser {
     expect("(");
     const auto precision =
         token_.kind == TokenKind::kWord ? precision_from_text(token_.text) : std::nullopt;
-    if (!precision) fail_here("expected a precision", kPrecisions);
+    if (!precision) fail_here("expected a precision", precision_texts());
     take();
     expect(")");
     op.precision = *precision;
     return op;
   }
-  static constexpr std::array<std::string_view, 3> kPrecisions = {"ieee", "tf32x3", "tf32"};
 
   /// The attributes that follow the operands.
   OpKind attributes(const Token& op, DType type) {

@@ -17,14 +17,9 @@ class Expansion {
   Expansion(Rewriter& rewriter, const ContractOp& op, std::span<const ValueId> operands)
       : rewriter_(rewriter),
         op_(op),
-        type_(compute_type(rewriter.graph().values[operands[0]].type)) {
-    size_t rank = 0;
-    for (const std::vector<int>* axes : {&op.left, &op.right}) {
-      for (const int axis : *axes) rank = std::max(rank, static_cast<size_t>(axis) + 1);
-    }
-    space_.resize(rank);
-    place(operands[0], op.left);
-    place(operands[1], op.right);
+        type_(compute_type(rewriter.graph().values[operands[0]].type)),
+        space_(space_of(op, rewriter.graph().values[operands[0]].shape,
+                        rewriter.graph().values[operands[1]].shape)) {
     left_ = in_space(operands[0], op.left);
     right_ = in_space(operands[1], op.right);
   }
@@ -42,11 +37,6 @@ class Expansion {
   }
 
  private:
-  void place(ValueId operand, const std::vector<int>& axes) {
-    const Shape& shape = rewriter_.graph().values[operand].shape;
-    for (size_t i = 0; i < axes.size(); ++i) space_[static_cast<size_t>(axes[i])] = shape[i];
-  }
-
   /// An operand in every element of the space.
   ValueId in_space(ValueId operand, const std::vector<int>& axes) {
     std::vector<int> order(axes.size());  // Of the operand's axes, as they stand in the space.

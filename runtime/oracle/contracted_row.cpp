@@ -22,7 +22,8 @@ TensorView along(const TensorView& x, const std::vector<int>& axes, size_t first
 }
 
 ElementRuns<2> runs_of_results(const ContractOp& op, const TensorView& left,
-                               const TensorView& right, const Sizes& result) {
+                               const TensorView& right, const Sizes& space) {
+  const Sizes result(space.begin(), space.end() - std::ssize(op.reduced));
   TensorView a = along(left, op.left, 0, result);
   TensorView b = along(right, op.right, 0, result);
   a.offset = left.offset;
@@ -32,29 +33,22 @@ ElementRuns<2> runs_of_results(const ContractOp& op, const TensorView& left,
 
 /// Places of pairs from that of the first.
 ElementRuns<2> runs_of_pairs(const ContractOp& op, const TensorView& left, const TensorView& right,
-                             size_t first, const Sizes& reduced) {
+                             const Sizes& space) {
+  const Sizes reduced(space.end() - std::ssize(op.reduced), space.end());
+  const size_t first = space.size() - reduced.size();
   const TensorView a = along(left, op.left, first, reduced);
   const TensorView b = along(right, op.right, first, reduced);
   return ElementRuns<2>(reduced, {&a, &b});
 }
 
-Sizes reduced_sizes(const ContractOp& op, const TensorView& left) {
-  Sizes out;
-  for (const int axis : op.reduced) {
-    const auto place = std::ranges::find(op.left, axis) - op.left.begin();
-    out.push_back(left.sizes[static_cast<size_t>(place)]);
-  }
-  return out;
-}
-
 }  // namespace
 
 ContractedPairs::ContractedPairs(const ContractOp& op, const TensorView& left,
-                                 const TensorView& right, const Sizes& result)
+                                 const TensorView& right, const Sizes& space)
     : left_(left),
       right_(right),
-      results_(runs_of_results(op, left, right, result)),
-      pairs_(runs_of_pairs(op, left, right, result.size(), reduced_sizes(op, left))) {}
+      results_(runs_of_results(op, left, right, space)),
+      pairs_(runs_of_pairs(op, left, right, space)) {}
 
 /// A product in f32 may be contracted with the addition behind it, so that one that overflows is
 /// not known to be infinite.

@@ -13,9 +13,9 @@ namespace sinter {
 /// Where the pairs of elements lie that a contraction combines.
 class ContractedPairs {
  public:
-  /// `result` has the sizes of the result. The operands outlive the object.
+  /// `space` has the sizes of the contraction's space. The operands outlive the object.
   ContractedPairs(const ContractOp& op, const TensorView& left, const TensorView& right,
-                  const Sizes& result);
+                  const Sizes& space);
 
   /// Calls body(element, left, right) for elements `begin` to `end` of the result, with the places
   /// in the operands of the first pair of each.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fusion_ir/match.h"
 #include "fusion_ir/reduction_traits.h"
 #include "runtime/oracle/bounded_cast.h"
 #include "runtime/oracle/bounded_reduction.h"
@@ -103,7 +104,7 @@ class OpEvaluator {
   Views operator()(const ReduceOp& op) const {
     const TensorView& x = operands_[0];
     const bool index = is_index_reduction(op.fn);
-    const bool is_divided = op.fn == ReduceFn::kSum && this->is_divided();
+    const bool is_divided = op.fn == ReduceFn::kSum && has_quotient();
     const bool is_of_mean = is_divided && elements_deviate();
     ElementWriter out = writer();
     each_row(op.axes, [&](const RowBlock& rows, int64_t loaded, int64_t row) {
@@ -152,8 +153,8 @@ class OpEvaluator {
   }
 
   Views operator()(const ContractOp& op) const {
-    const ContractedPairs pairs(op, operands_[0], operands_[1], sizes());
-    const bool is_divided = op.fn == ContractFn::kSum && this->is_divided();
+    const ContractedPairs pairs(op, operands_[0], operands_[1], contracted_sizes(op_));
+    const bool is_divided = op.fn == ContractFn::kSum && has_quotient();
     const ContractedRow::Sum sum{.is_divided = is_divided,
                                  .is_of_mean = is_divided && elements_deviate()};
     ElementWriter out = writer();
@@ -325,29 +326,26 @@ class OpEvaluator {
     return are_read_by(op_.results, is_kind);
   }
   /// Whether this sum has a quotient or a product, which a device may find without the sum.
-  [[nodiscard]] bool is_divided() const {
+  [[nodiscard]] bool has_quotient() const {
     return is_read_by([](const OpKind& reader) {
       return is_function(reader, {PointwiseFn::kDiv, PointwiseFn::kMul});
     });
   }
   /// Elements of all results of a sum together; nothing for other ops.
   [[nodiscard]] std::optional<int64_t> summed_elements(const Op& op) const {
-    const auto sizes_of = [&](ValueId value) {
-      return binding_.sizes_of(fusion_.values[value].shape);
-    };
     if (const auto* reduce = std::get_if<ReduceOp>(&op.kind)) {
       if (reduce->fn != ReduceFn::kSum) return std::nullopt;
-      return element_count(sizes_of(op.operands[0]));
+      return element_count(binding_.sizes_of(fusion_.values[op.operands[0]].shape));
     }
     const auto* contract = std::get_if<ContractOp>(&op.kind);
     if (contract == nullptr || contract->fn != ContractFn::kSum) return std::nullopt;
-    int64_t count = element_count(sizes_of(op.results[0]));
-    const Sizes left = sizes_of(op.operands[0]);
-    for (size_t axis = 0; axis < left.size(); ++axis) {
-      if (std::ranges::find(contract->reduced, contract->left[axis]) != contract->reduced.end())
-        count *= left[axis];
-    }
-    return count;
+    return element_count(contracted_sizes(op));
+  }
+  /// Sizes of the space of a contraction.
+  [[nodiscard]] Sizes contracted_sizes(const Op& op) const {
+    return binding_.sizes_of(space_of(std::get<ContractOp>(op.kind),
+                                      fusion_.values[op.operands[0]].shape,
+                                      fusion_.values[op.operands[1]].shape));
   }
   /// Sums of as many elements each, this one among them: what computes the same may be one value
   /// on the device, whichever way it is written.

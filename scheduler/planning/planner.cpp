@@ -251,7 +251,8 @@ void keep_indices(Plan& plan, std::vector<IndexCheck> checks) {
                               plan.index_checks.size(), bytes)});
 }
 
-/// Most elements of a contraction's space: more than any device computes in a day.
+/// Most elements of a contraction's space, so that counts of them, and of bytes of f32, fit 63
+/// bits. What kernels walk is less (iteration_space.h).
 constexpr int64_t kMostContracted = int64_t{1} << 60;
 
 /// Writes contractions as pointwise ops and reductions, which is how kernels run them. Returns a
@@ -269,16 +270,12 @@ Result<std::vector<Decision>> expand(Fusion& fusion) {
     const ValueId result = op.results.front();
     // An empty axis counts as one: other values of the graph have the axes beside it.
     double elements = 1.0;
-    std::vector<std::string> sizes;
-    const auto add = [&](const Extent& extent) {
-      elements *= static_cast<double>(std::max<int64_t>(extent.constant(), 1));
-      sizes.push_back(std::to_string(extent.constant()));
-    };
-    for (const Extent& extent : fusion.values[result].shape) add(extent);
-    const Shape& left = fusion.values[op.operands.front()].shape;
-    for (const int axis : contract->reduced)
-      add(left[static_cast<size_t>(std::ranges::find(contract->left, axis) -
-                                   contract->left.begin())]);
+    std::vector<int64_t> sizes;
+    for (const Extent& extent : space_of(*contract, fusion.values[op.operands[0]].shape,
+                                         fusion.values[op.operands[1]].shape)) {
+      sizes.push_back(extent.constant());
+      elements *= static_cast<double>(std::max<int64_t>(sizes.back(), 1));
+    }
     if (elements > static_cast<double>(kMostContracted)) {
       return fail(
           {.kind = ErrorKind::kUnsupported,

@@ -254,8 +254,9 @@ class Boundaries {
   }
 
   double cost_us(const std::vector<NodeId>& group) {
-    if (!judge_.judge(group).legal) return std::numeric_limits<double>::infinity();
-    return schedules_.like(group, judge_).predicted_us();
+    const GroupVerdict& verdict = judge_.judge(group);
+    if (!verdict.legal) return std::numeric_limits<double>::infinity();
+    return schedules_.like(group, verdict, &judge_).predicted_us();
   }
 
   /// True if groups can still run one after the other after nodes have moved between two of them.

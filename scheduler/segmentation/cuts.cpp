@@ -90,9 +90,10 @@ class Cuts {
     Cut cut{.rule = Cut::Rule::kSlower};
     for (const uint32_t group : {from, to}) {
       const std::vector<NodeId>& nodes = groups_[group];
-      cut.apart_us += schedules_.like(nodes, judge_).predicted_us();
+      cut.apart_us += schedules_.like(nodes, judge_.judge(nodes)).predicted_us();
     }
-    cut.together_us = tries_ ? schedules_.like(both, judge_).predicted_us() : verdict.least_us;
+    cut.together_us =
+        tries_ ? schedules_.like(both, verdict, &judge_).predicted_us() : verdict.least_us;
     if (std::isinf(cut.together_us)) {
       cut.rule = Cut::Rule::kRefused;
       cut.why = {.subject = "segmentation", .rule = "no schedule runs both"};

@@ -69,15 +69,6 @@ ScheduledGroup& GroupSchedules::like(const std::vector<NodeId>& nodes, const Gro
   return scheduled;
 }
 
-ScheduledGroup& GroupSchedules::like(const std::vector<NodeId>& nodes,
-                                     const GroupVerdict& verdict) {
-  return like(nodes, verdict, nullptr);
-}
-
-ScheduledGroup& GroupSchedules::like(const std::vector<NodeId>& nodes, GroupJudge& judge) {
-  return like(nodes, judge.judge(nodes), &judge);
-}
-
 std::vector<NodeId> GroupSchedules::key_of(const MergeTree& tree) {
   std::vector<NodeId> key = tree.nodes;
   if (tree.parts.empty()) return key;

@@ -34,16 +34,14 @@ class GroupSchedules {
   GroupSchedules(const WorkGraph& graph, const DeviceLimits& limits, const PlanOptions& options)
       : graph_(graph), limits_(limits), options_(options) {}
 
-  /// The kernels of a group of nodes, ascending. The reference stays valid.
-  ScheduledGroup& of(const std::vector<NodeId>& nodes, WorkGraph::LeafViews views) {
-    return of(nodes, views, nullptr);
-  }
+  /// The kernels of a group of nodes, ascending. The reference stays valid. A group that `judge`
+  /// has just analysed is not analysed again.
+  ScheduledGroup& of(const std::vector<NodeId>& nodes, WorkGraph::LeafViews views,
+                     GroupJudge* judge = nullptr);
   /// The kernels of a group with this verdict, or of one that differs in the values of constants
   /// alone: the time of kernels does not depend on these.
-  ScheduledGroup& like(const std::vector<NodeId>& nodes, const GroupVerdict& verdict);
-  /// The same of a legal group, which `judge` has judged: a group that it has just analysed is not
-  /// analysed again.
-  ScheduledGroup& like(const std::vector<NodeId>& nodes, GroupJudge& judge);
+  ScheduledGroup& like(const std::vector<NodeId>& nodes, const GroupVerdict& verdict,
+                       GroupJudge* judge = nullptr);
   ScheduledGroup& like(const MergeTree& tree) { return like(tree.nodes, *tree.verdict); }
 
   /// Number of graphs that were scheduled.
@@ -57,11 +55,6 @@ class GroupSchedules {
   bool is_slower_than_parts(const MergeTree& tree) { return outcome_of(tree).is_slower; }
 
  private:
-  /// `judge` may be null.
-  ScheduledGroup& of(const std::vector<NodeId>& nodes, WorkGraph::LeafViews views,
-                     GroupJudge* judge);
-  ScheduledGroup& like(const std::vector<NodeId>& nodes, const GroupVerdict& verdict,
-                       GroupJudge* judge);
   struct Outcome {
     bool is_slower = false;  ///< Slower than its parts.
     double best_us = 0.0;

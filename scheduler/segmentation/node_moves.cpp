@@ -99,8 +99,9 @@ class Moves {
 
   double cost_us(const std::vector<NodeId>& group) {
     if (graph_.nodes()[group.front()].is_external) return 0.0;
-    if (!judge_.judge(group).legal) return std::numeric_limits<double>::infinity();
-    return schedules_.like(group, judge_).predicted_us();
+    const GroupVerdict& verdict = judge_.judge(group);
+    if (!verdict.legal) return std::numeric_limits<double>::infinity();
+    return schedules_.like(group, verdict, &judge_).predicted_us();
   }
 
   [[nodiscard]] bool is_acyclic(const Partition& groups) const {

@@ -64,6 +64,15 @@ double expected(ContractFn fn, const Sizes3& sizes, const std::vector<HostTensor
   return static_cast<double>(most + std::log(exponentials));
 }
 
+/// The planned kernels must agree with the oracle in the interpreter.
+void expect_interpreted(const Fusion& fusion, const std::vector<HostTensor>& inputs) {
+  const auto planned = plan(fusion, {}, *find_device("H200"), {.families = builtin_families()});
+  ASSERT_TRUE(planned) << planned.error().text();
+  const auto check = check_on_host(fusion, planned->binding, *planned, inputs, builtin_families());
+  ASSERT_TRUE(check) << check.error().text();
+  EXPECT_TRUE(check->passed()) << check->text();
+}
+
 /// The oracle's bound must admit what this file computes, and be tight enough to miss no product;
 /// the interpreter must agree with the oracle.
 void expect_right(ContractFn fn, const Sizes3& sizes, DType type = DType::kBF16) {
@@ -90,11 +99,7 @@ void expect_right(ContractFn fn, const Sizes3& sizes, DType type = DType::kBF16)
                 magnitude / (8.0 * static_cast<double>(std::max<int64_t>(sizes.k, 1))));
     }
   }
-  const auto planned = plan(fusion, {}, *find_device("H200"), {.families = builtin_families()});
-  ASSERT_TRUE(planned) << planned.error().text();
-  const auto check = check_on_host(fusion, planned->binding, *planned, inputs, builtin_families());
-  ASSERT_TRUE(check) << check.error().text();
-  EXPECT_TRUE(check->passed()) << check->text();
+  expect_interpreted(fusion, inputs);
 }
 
 // Each of the sizes along each axis, the other two drawn from the rest.
@@ -147,11 +152,7 @@ void expect_alike(const Fusion& fusion, uint64_t seed = 1) {
       ASSERT_EQ(oracle.bound[i], 0.0) << i;
     }
   }
-  const auto planned = plan(fusion, {}, *find_device("H200"), {.families = builtin_families()});
-  ASSERT_TRUE(planned) << planned.error().text();
-  const auto check = check_on_host(fusion, planned->binding, *planned, inputs, builtin_families());
-  ASSERT_TRUE(check) << check.error().text();
-  EXPECT_TRUE(check->passed()) << check->text();
+  expect_interpreted(fusion, inputs);
 }
 
 TEST(ContractionTest, EveryLayoutIsRight) {

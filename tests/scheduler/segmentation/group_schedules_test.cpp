@@ -159,8 +159,9 @@ TEST(GroupSchedulesTest, FactsOfTheJudgeGiveTheSameSchedules) {
   const ScheduledGroup& expected = text.schedules.of(all, text.judge.judge(all).views);
   GroupJudge judge(text.graph, kLimits, text.families);
   GroupSchedules schedules(text.graph, kLimits, text.options);
-  ASSERT_TRUE(judge.judge(all).legal);
-  const ScheduledGroup& scheduled = schedules.like(all, judge);
+  const GroupVerdict& verdict = judge.judge(all);
+  ASSERT_TRUE(verdict.legal);
+  const ScheduledGroup& scheduled = schedules.like(all, verdict, &judge);
   EXPECT_FALSE(judge.take_facts(all)) << "the facts were not taken";
   ASSERT_TRUE(expected.segment && scheduled.segment);
   EXPECT_EQ(scheduled.outputs, expected.outputs);
