@@ -65,16 +65,19 @@ void ScopeVerifier::check_element(VarId tile, ExprId group, ExprId lane, int64_t
   use(tile);
   if (!is_width(width)) width = 1;  // reported with the access
   check_tile_index(tile, "group", group, var(tile).groups, 1);
-  check_tile_index(tile, "lane", lane, var(tile).lanes, width);
+  const TileIndexRange range = check_tile_index(tile, "lane", lane, var(tile).lanes, width);
+  if (range.constant && width > 1 && !range.is_multiple_of(width)) {
+    report("lane of {} ({}) is not a multiple of the width {}", tile, var(tile).name, width);
+  }
 }
 
-void ScopeVerifier::check_tile_index(VarId tile, std::string_view what, ExprId index, int64_t count,
-                                     int64_t width) {
+TileIndexRange ScopeVerifier::check_tile_index(VarId tile, std::string_view what, ExprId index,
+                                               int64_t count, int64_t width) {
   if (type_of(index) != DType::kI32) report("{} of {} is {}, not i32", what, tile, type_of(index));
   const TileIndexRange range = ranges_.of(index);
   if (!range.constant) {
     report("{} of {} ({}) is not constant after unrolling", what, tile, var(tile).name);
-    return;
+    return range;
   }
   if (range.low < 0 || range.high > count - width) {
     // Only a malformed kernel, whose index is no i32, comes near the end of i64.
@@ -83,9 +86,7 @@ void ScopeVerifier::check_tile_index(VarId tile, std::string_view what, ExprId i
     report("{} of {} ({}) spans {} to {}, but there are {}", what, tile, var(tile).name, range.low,
            last, count);
   }
-  if (width > 1 && !range.is_multiple_of(width)) {
-    report("lane of {} ({}) is not a multiple of the width {}", tile, var(tile).name, width);
-  }
+  return range;
 }
 
 bool ScopeVerifier::is_width(int64_t elements) {

@@ -48,8 +48,10 @@ class ScopeVerifier {
   /// Every variable that an expression names, once per statement.
   void check_uses(kir::ExprId id);
   void check_element(kir::VarId tile, kir::ExprId group, kir::ExprId lane, int64_t width);
-  void check_tile_index(kir::VarId tile, std::string_view what, kir::ExprId index, int64_t count,
-                        int64_t width);
+  /// Checks that `width` consecutive groups or lanes from an index on are among `count`. Returns
+  /// the values of the index.
+  TileIndexRange check_tile_index(kir::VarId tile, std::string_view what, kir::ExprId index,
+                                  int64_t count, int64_t width);
 
   /// Far above what any access moves; keeps products of widths far from overflow.
   static constexpr int64_t kMostElements = 1024;
