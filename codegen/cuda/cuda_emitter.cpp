@@ -253,10 +253,9 @@ class CudaEmitter {
                        address(stmt.buffer, stmt.tensor, stmt.index)));
       return;
     }
-    const std::string predicate = stmt.predicate.valid() ? ", " + text(stmt.predicate) : "";
     line(fmt::format("{}<{}>({}, {}, {}{});", load_function(buffer, stmt.hint), stmt.width,
                      vec(stmt.tile, stmt.group), text(stmt.lane),
-                     address(stmt.buffer, stmt.tensor, stmt.index), predicate));
+                     address(stmt.buffer, stmt.tensor, stmt.index), predicate(stmt.predicate)));
   }
 
   void print(const kir::Store& stmt) {
@@ -274,11 +273,16 @@ class CudaEmitter {
 
   void print(const kir::AsyncCopy& stmt) {
     const int64_t bytes = stmt.width * bytes_of(kernel_.buffers[stmt.shared].type);
-    line(fmt::format("async_copy<{}>({}, {});", bytes, address(stmt.shared, stmt.shared_index),
-                     address(stmt.global, stmt.global_index)));
+    line(fmt::format("async_copy<{}>({}, {}{});", bytes, address(stmt.shared, stmt.shared_index),
+                     address(stmt.global, stmt.global_index), predicate(stmt.predicate)));
   }
 
-  void print(const kir::AsyncWait&) { line("async_wait();"); }
+  void print(const kir::AsyncCommit&) { line("async_commit();"); }
+
+  void print(const kir::AsyncWait& stmt) {
+    line(stmt.pending == -1 ? "async_wait();"
+                            : fmt::format("async_wait_groups<{}>();", stmt.pending));
+  }
 
   void print(const kir::InitMbarriers&) {
     if (kernel_.mbarriers.empty()) return;
@@ -380,6 +384,9 @@ class CudaEmitter {
     if (buffer.access != kir::Access::kRead) return with_hint("load_written", hint);
     return with_hint("load_global", hint);
   }
+
+  /// The last argument of what happens under a predicate; nothing without one.
+  std::string predicate(ExprId id) const { return id.valid() ? ", " + text(id) : ""; }
 
   std::string text(ExprId id) const { return expressions_.text(id); }
   template <class Id>

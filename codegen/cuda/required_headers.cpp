@@ -60,6 +60,7 @@ class Headers {
   void visit(const kir::LaneExtreme&) { names_.insert("vector.cuh"); }
   void visit(const kir::ShuffleXor&) { names_.insert("warp.cuh"); }
   void visit(const kir::AsyncCopy&) { names_.insert("async_copy.cuh"); }
+  void visit(const kir::AsyncCommit&) { names_.insert("async_copy.cuh"); }
   void visit(const kir::AsyncWait&) { names_.insert("async_copy.cuh"); }
   void visit(const kir::GroupBarrier&) { names_.insert("mbarrier.cuh"); }
   void visit(const kir::SetMaxRegisters&) { names_.insert("mbarrier.cuh"); }

@@ -19,5 +19,32 @@ __device__ __forceinline__ void async_copy(void* shared, const void* global) {
   }
 }
 
+// The same where `predicate` holds. Elsewhere nothing is read, and the destination becomes zero.
+template <int kBytes>
+__device__ __forceinline__ void async_copy(void* shared, const void* global, bool predicate) {
+  static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16, "sizes that cp.async has");
+  const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
+  const int bytes = predicate ? kBytes : 0;
+  if constexpr (kBytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(bytes)
+                 : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(global),
+                 "n"(kBytes), "r"(bytes)
+                 : "memory");
+  }
+}
+
+// Ends this thread's current group of copies; it may be empty.
+__device__ __forceinline__ void async_commit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
 // Waits until all copies that this thread has started are there for this thread.
 __device__ __forceinline__ void async_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+// Waits until at most the last kPending groups of this thread are incomplete.
+template <int kPending>
+__device__ __forceinline__ void async_wait_groups() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}

@@ -264,18 +264,29 @@ struct Store {
   friend bool operator==(const Store&, const Store&) = default;
 };
 /// Starts an asynchronous copy of `width` elements (4, 8 or 16 bytes) from global to shared memory.
-/// They are visible to this thread after its next AsyncWait, and to the block after a barrier that
-/// follows.
+/// They are visible to this thread after an AsyncWait that covers the copy, and to the block after
+/// a barrier that follows.
 struct AsyncCopy {
   BufferId shared;
   ExprId shared_index;
   BufferId global;
   ExprId global_index;
   int64_t width = 1;
+  /// A bool. If false, nothing is read, and the destination is filled with zeros. Invalid: the copy
+  /// always reads.
+  ExprId predicate{};
   friend bool operator==(const AsyncCopy&, const AsyncCopy&) = default;
 };
-/// Waits for all of the thread's own asynchronous copies.
+/// Ends the thread's current group of asynchronous copies: those it has started since its last
+/// AsyncCommit, which may be none (PTX ISA, "cp.async.commit_group").
+struct AsyncCommit {
+  friend bool operator==(const AsyncCommit&, const AsyncCommit&) = default;
+};
+/// Waits for the thread's own asynchronous copies (PTX ISA, "cp.async.wait_group").
 struct AsyncWait {
+  /// -1: waits for all copies. n >= 0: waits until at most the last n committed groups are
+  /// incomplete; copies after the last AsyncCommit are not waited for.
+  int64_t pending = -1;
   friend bool operator==(const AsyncWait&, const AsyncWait&) = default;
 };
 /// Thread 0 of the block initialises all mbarriers. Appears once, outside of control flow; a
@@ -472,11 +483,11 @@ struct AllReduce {
 };
 
 using StmtKind =
-    std::variant<Comment, Declare, Assign, SetElement, For, If, Load, Store, AsyncCopy, AsyncWait,
-                 InitMbarriers, ExpectBytes, BulkCopy, MbarrierArrive, ClusterStore, MbarrierWait,
-                 ClusterBarrier, ClusterArrive, ClusterWait, Barrier, GroupBarrier, SetMaxRegisters,
-                 LaunchDependents, WaitForPrevious, WarpBarrier, DeviceFence, AtomicCount,
-                 ShuffleXor, LaneExtreme, AllReduce>;
+    std::variant<Comment, Declare, Assign, SetElement, For, If, Load, Store, AsyncCopy, AsyncCommit,
+                 AsyncWait, InitMbarriers, ExpectBytes, BulkCopy, MbarrierArrive, ClusterStore,
+                 MbarrierWait, ClusterBarrier, ClusterArrive, ClusterWait, Barrier, GroupBarrier,
+                 SetMaxRegisters, LaunchDependents, WaitForPrevious, WarpBarrier, DeviceFence,
+                 AtomicCount, ShuffleXor, LaneExtreme, AllReduce>;
 struct Stmt {
   StmtKind kind;
   friend bool operator==(const Stmt&, const Stmt&) = default;

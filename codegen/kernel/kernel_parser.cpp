@@ -192,7 +192,12 @@ class Parser : private KernelExpressionReader {
     if (accept_word("if")) return if_statement();
     if (accept_word("store")) return store_statement();
     if (accept_word("async_copy")) return async_copy_statement();
-    if (accept_word("async_wait")) return AsyncWait{};
+    if (accept_word("async_commit")) return AsyncCommit{};
+    if (accept_word("async_wait")) {
+      AsyncWait wait;
+      if (accept_word("pending")) wait.pending = integer();
+      return wait;
+    }
     if (accept_word("init_mbarriers")) return InitMbarriers{};
     if (accept_word("expect_bytes")) return expect_bytes_statement();
     if (accept_word("bulk_copy")) return bulk_copy_statement();
@@ -306,6 +311,7 @@ class Parser : private KernelExpressionReader {
     copy.global = buffer();
     copy.global_index = buffer_index();
     copy.width = width();
+    if (accept_word("when")) copy.predicate = expr();
     return copy;
   }
 

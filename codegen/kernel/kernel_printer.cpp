@@ -181,10 +181,13 @@ class Printer {
                      element(s.tile, s.group, s.lane), s.width));
   }
   void print(const AsyncCopy& s) {
-    line(fmt::format("async_copy {} = {} width {}", place(s.shared, s.shared_index),
-                     place(s.global, s.global_index), s.width));
+    line(fmt::format("async_copy {} = {} width {}{}", place(s.shared, s.shared_index),
+                     place(s.global, s.global_index), s.width, predicate(s.predicate)));
   }
-  void print(const AsyncWait&) { line("async_wait"); }
+  void print(const AsyncCommit&) { line("async_commit"); }
+  void print(const AsyncWait& s) {
+    line(s.pending == -1 ? "async_wait" : fmt::format("async_wait pending {}", s.pending));
+  }
   void print(const InitMbarriers&) { line("init_mbarriers"); }
   void print(const ExpectBytes& s) {
     line(fmt::format("expect_bytes {} {}", place(s.array, s.index), text(s.bytes)));

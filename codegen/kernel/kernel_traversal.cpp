@@ -90,6 +90,7 @@ void visit_exprs(S& stmt, const Visit& visit_valid) {
         } else if constexpr (is_one_of<T, AsyncCopy>) {
           visit(s.shared_index);
           visit(s.global_index);
+          visit(s.predicate);
         } else if constexpr (is_one_of<T, ExpectBytes>) {
           visit(s.index);
           visit(s.bytes);
@@ -122,7 +123,7 @@ void visit_exprs(S& stmt, const Visit& visit_valid) {
           visit(s.group);
           visit(s.parity);
         } else {
-          static_assert(is_one_of<T, Comment, AsyncWait, InitMbarriers, ClusterBarrier,
+          static_assert(is_one_of<T, Comment, AsyncCommit, AsyncWait, InitMbarriers, ClusterBarrier,
                                   ClusterArrive, ClusterWait, Barrier, SetMaxRegisters,
                                   LaunchDependents, WaitForPrevious, WarpBarrier, DeviceFence>);
         }

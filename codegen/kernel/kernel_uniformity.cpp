@@ -110,6 +110,7 @@ void UniformityAnalysis::visit(const Block& block, Uniformity control) {
                    },
                    [](const Store&) {},
                    [](const AsyncCopy&) {},
+                   [](const AsyncCommit&) {},
                    [](const AsyncWait&) {},
                    [](const InitMbarriers&) {},
                    [](const ExpectBytes&) {},

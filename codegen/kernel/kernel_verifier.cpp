@@ -134,9 +134,8 @@ class StatementVerifier : private ScopeVerifier {
     if (var(s.tile).type != buffer.type) {
       report("{} is {}, {} is {}", s.tile, var(s.tile).type, s.buffer, buffer.type);
     }
+    check_predicate(s.predicate);
     if (!s.predicate.valid()) return;
-    if (type_of(s.predicate) != DType::kBool)
-      report("the predicate is {}, not bool", type_of(s.predicate));
     if (buffer.space != Space::kGlobal || s.tensor.valid() || var(s.tile).is_scalar())
       report("a load from {} into {} under a predicate", s.buffer, s.tile);
   }
@@ -207,12 +206,18 @@ class StatementVerifier : private ScopeVerifier {
     check_access(s.shared, s.shared_index, s.width);
     check_access(s.global, s.global_index, s.width);
     check_copy(s.shared, s.global);
+    check_predicate(s.predicate);
     const Buffer& shared = kernel_.buffers[s.shared];
     if (!is_width(s.width)) return;
     const int64_t bytes = s.width * bytes_of(shared.type);
     if (bytes != 4 && bytes != 8 && bytes != 16) {
       report("an asynchronous copy of {} bytes; there are 4, 8 and 16", bytes);
     }
+  }
+
+  void check_predicate(ExprId id) {
+    if (id.valid() && type_of(id) != DType::kBool)
+      report("the predicate is {}, not bool", type_of(id));
   }
 
   /// Checks source and destination of a copy from global to shared memory.
@@ -226,7 +231,11 @@ class StatementVerifier : private ScopeVerifier {
     if (global.access == Access::kWrite) report("{} ({}) is read", from, global.name);
   }
 
-  void check(const AsyncWait&, Uniformity) {}
+  void check(const AsyncCommit&, Uniformity) {}
+
+  void check(const AsyncWait& s, Uniformity) {
+    if (s.pending < -1) report("waits for all but the last {} groups of copies", s.pending);
+  }
 
   // ---- Mbarriers
 

@@ -247,6 +247,7 @@ class TableVerifier {
                      check_buffer(s.shared);
                      check_buffer(s.global);
                    },
+                   [](const AsyncCommit&) {},
                    [](const AsyncWait&) {},
                    [](const InitMbarriers&) {},
                    [&](const ExpectBytes& s) { check_mbarrier(s.array); },

@@ -42,6 +42,7 @@ class Liveness {
                           [&](const kir::Load& s) { return is_read(s.tile); },
                           [](const kir::Store&) { return true; },
                           [](const kir::AsyncCopy&) { return true; },
+                          [](const kir::AsyncCommit&) { return true; },
                           [](const kir::AsyncWait&) { return true; },
                           [](const kir::InitMbarriers&) { return true; },
                           [](const kir::ExpectBytes&) { return true; },

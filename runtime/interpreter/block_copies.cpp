@@ -14,10 +14,12 @@ namespace sinter::interpreter {
 void BlockExecutor::start_copy(Warp* warp, const Instruction& instruction) {
   LaneAddresses sources{};
   LaneAddresses targets{};
-  const uint32_t readable = global_->copy_from(
-      access_of(warp, instruction, instruction.source_buffer, instruction.b), &sources);
+  Access source = access_of(warp, instruction, instruction.source_buffer, instruction.b);
+  if (instruction.predicated) source.site.mask &= lanes_where(warp->at(instruction.c));
+  const uint32_t zeroed = warp->mask & ~source.site.mask;
+  const uint32_t readable = global_->copy_from(source, &sources);
   Access target = access_of(warp, instruction, instruction.buffer, instruction.a);
-  target.site.mask = readable;
+  target.site.mask = readable | zeroed;
   const uint32_t active = shared_[warp->rank].copy_to(target, &targets);
   const std::byte* memory = global_->origin(instruction.source_buffer);
   for (uint32_t lanes = active; lanes != 0; lanes &= lanes - 1) {
@@ -26,13 +28,26 @@ void BlockExecutor::start_copy(Warp* warp, const Instruction& instruction) {
     copy.lane = static_cast<uint8_t>(lane);
     copy.bytes = static_cast<uint8_t>(target.bytes);
     copy.address = targets[lane];
-    std::memcpy(copy.data.data(), memory + sources[lane], copy.bytes);
+    if (((readable >> lane) & 1U) != 0)
+      std::memcpy(copy.data.data(), memory + sources[lane], copy.bytes);
   }
 }
 
-void BlockExecutor::finish_copies(Warp* warp) {
+void BlockExecutor::commit_copies(Warp* warp) {
+  for (uint32_t lanes = warp->mask; lanes != 0; lanes &= lanes - 1)
+    ++warp->groups[static_cast<size_t>(std::countr_zero(lanes))];
+  for (PendingCopy& copy : warp->copies) {
+    const bool is_active = ((warp->mask >> copy.lane) & 1U) != 0;
+    if (is_active && copy.group == 0) copy.group = warp->groups[copy.lane];
+  }
+}
+
+void BlockExecutor::finish_copies(Warp* warp, int64_t pending) {
   std::erase_if(warp->copies, [&](const PendingCopy& copy) {
     if (((warp->mask >> copy.lane) & 1U) == 0) return false;
+    const bool is_awaited =
+        pending < 0 || (copy.group != 0 && copy.group <= warp->groups[copy.lane] - pending);
+    if (!is_awaited) return false;
     SharedMemory& shared = shared_[warp->rank];
     std::memcpy(shared.data() + copy.address, copy.data.data(), copy.bytes);
     shared.finish_copy(copy.address, copy.bytes, warp->first_actor + copy.lane);

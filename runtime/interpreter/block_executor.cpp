@@ -25,22 +25,6 @@ void broadcast_bits(std::byte* reg, uint64_t bits, uint8_t element_bytes) {
   for (size_t i = 0; i < kLanes; ++i) std::memcpy(reg + i * element_bytes, &bits, element_bytes);
 }
 
-/// Lanes whose bool is set.
-uint32_t lanes_where(const std::byte* condition) {
-  uint32_t mask = 0;
-  for (size_t i = 0; i < kLanes; ++i) {
-    mask |= static_cast<uint32_t>(condition[i] != std::byte{0}) << i;
-  }
-  return mask;
-}
-
-void copy_active(std::byte* to, const std::byte* from, uint32_t mask, size_t element_bytes) {
-  for (; mask != 0; mask &= mask - 1) {
-    const size_t at = static_cast<size_t>(std::countr_zero(mask)) * element_bytes;
-    std::memcpy(to + at, from + at, element_bytes);
-  }
-}
-
 }  // namespace
 
 BlockExecutor::BlockExecutor(const kir::Kernel& kernel, const Program& program,
@@ -102,6 +86,7 @@ void BlockExecutor::start_cluster() {
     warp.written.assign(program_.tracked.size(), 0);
     warp.frames.clear();
     warp.copies.clear();
+    warp.groups.fill(0);
     warp.position = 0;
     warp.mask = kAllLanes;
     warp.state = State::kReady;
@@ -209,8 +194,11 @@ void BlockExecutor::advance(Warp* warp, int64_t steps) {
       case Opcode::kAsyncCopy:
         start_copy(warp, instruction);
         break;
+      case Opcode::kAsyncCommit:
+        commit_copies(warp);
+        break;
       case Opcode::kAsyncWait:
-        finish_copies(warp);
+        finish_copies(warp, instruction.width);
         break;
       case Opcode::kInitMbarriers:
         mbarriers_[warp->rank].initialise(site_of(*warp, instruction, warp->mask));

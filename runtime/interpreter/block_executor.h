@@ -65,6 +65,7 @@ class BlockExecutor {
   struct PendingCopy {
     uint8_t lane = 0;
     uint8_t bytes = 0;
+    int64_t group = 0;    ///< Number of its group among the lane's, from 1; 0 until committed.
     int64_t address = 0;  ///< In shared memory.
     std::array<std::byte, 16> data{};
   };
@@ -86,7 +87,8 @@ class BlockExecutor {
     std::vector<uint32_t> written;  ///< By tracked element: the lanes that hold a value.
     std::vector<Frame> frames;
     std::vector<PendingCopy> copies;
-    uint32_t position = 0;  ///< Of the next instruction.
+    std::array<int64_t, kLanes> groups{};  ///< Groups of copies that each lane has committed.
+    uint32_t position = 0;                 ///< Of the next instruction.
     uint32_t mask = kAllLanes;
     State state = State::kReady;
     uint32_t passed = 0;  ///< kAtMbarrier: lanes that need not wait any more.
@@ -116,7 +118,9 @@ class BlockExecutor {
   static void clear(Warp* warp, const Instruction& instruction, uint32_t lanes);
   void count(Warp* warp, const Instruction& instruction);
   void start_copy(Warp* warp, const Instruction& instruction);
-  void finish_copies(Warp* warp);
+  void commit_copies(Warp* warp);
+  /// Of all groups but the last `pending`; -1: of all copies.
+  void finish_copies(Warp* warp, int64_t pending);
   void check_written(Warp* warp, const Instruction& instruction);
   void arrive(Warp* warp, const Instruction& instruction);
   void start_bulk_copy(Warp* warp, const Instruction& instruction);

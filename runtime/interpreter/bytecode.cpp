@@ -165,11 +165,10 @@ class Compiler {
     const int32_t result =
         out_.element_register(stmt.tile, stmt.group, stmt.lane, stmt.width, &element);
     if (stmt.predicate.valid()) {
-      const Operand predicate = out_.compile(stmt.predicate);
-      if (predicate.type != DType::kBool) out_.malformed("a predicate is not a bool");
+      const int32_t predicate = predicate_register(stmt.predicate);
       const uint32_t branch = out_.position();
       const ElementSet before = out_.written;
-      out_.emit({.opcode = Opcode::kIf, .a = out_.register_of(predicate)});
+      out_.emit({.opcode = Opcode::kIf, .a = predicate});
       emit_load(stmt, buffer, result, element);
       out_.written = before;
       set_target(branch, out_.position());
@@ -267,16 +266,33 @@ class Compiler {
     }
     const int32_t to = out_.index_register(stmt.shared_index);
     const int32_t from = out_.index_register(stmt.global_index);
+    const bool is_predicated = stmt.predicate.valid();
+    const int32_t predicate = is_predicated ? predicate_register(stmt.predicate) : 0;
     out_.emit({.opcode = Opcode::kAsyncCopy,
                .element_bytes = static_cast<uint8_t>(bytes_of(global.type)),
+               .predicated = is_predicated,
                .a = to,
                .b = from,
+               .c = predicate,
                .width = static_cast<int32_t>(stmt.width),
                .buffer = stmt.shared,
                .source_buffer = stmt.global});
   }
 
-  void statement(kir::StmtId, const kir::AsyncWait&) { out_.emit({.opcode = Opcode::kAsyncWait}); }
+  void statement(kir::StmtId, const kir::AsyncCommit&) {
+    out_.emit({.opcode = Opcode::kAsyncCommit});
+  }
+  void statement(kir::StmtId, const kir::AsyncWait& stmt) {
+    constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+    out_.emit({.opcode = Opcode::kAsyncWait,
+               .width = static_cast<int32_t>(std::clamp<int64_t>(stmt.pending, -1, kMost))});
+  }
+
+  int32_t predicate_register(kir::ExprId id) {
+    const Operand predicate = out_.compile(id);
+    if (predicate.type != DType::kBool) out_.malformed("a predicate is not a bool");
+    return out_.register_of(predicate);
+  }
 
   // ---- Mbarriers
 

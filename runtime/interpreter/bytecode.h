@@ -35,7 +35,8 @@ enum class Opcode : uint8_t {
   kLoad,       ///< `width` registers from `result` on = buffer[a ...], a is i64.
   kStore,      ///< buffer[a ...] = `width` registers from b on.
   kAsyncCopy,  ///< Shared `buffer`[a ...] from global `source_buffer`[b ...].
-  kAsyncWait,
+  kAsyncCommit,
+  kAsyncWait,  ///< Until `width` groups are left; -1: for all copies.
   kInitMbarriers,
   kArrive,        ///< At mbarrier[a]; expects as many bytes as the i32 b says, if `width` is not 0.
   kBulkCopy,      ///< Shared `buffer`[a] from global `source_buffer`[b], c elements, all i64;
@@ -61,6 +62,7 @@ struct Instruction {
   uint8_t element_bytes = 0;  ///< Of `result`, or of the memory accessed.
   bool shared = false;        ///< kLoad, kStore: the buffer is shared memory.
   bool of_table = false;      ///< kLoad, kStore: c is the number of the tensor, an i64.
+  bool predicated = false;    ///< kAsyncCopy: where c, a bool, is false, zeros arrive.
   int32_t result = 0;
   int32_t a = 0, b = 0, c = 0;
   int32_t width = 1;

@@ -150,6 +150,21 @@ int64_t passes(const LaneAddresses& addresses, uint32_t mask, size_t first, size
 
 }  // namespace
 
+uint32_t lanes_where(const std::byte* condition) {
+  uint32_t mask = 0;
+  for (size_t i = 0; i < kLanes; ++i) {
+    mask |= static_cast<uint32_t>(condition[i] != std::byte{0}) << i;
+  }
+  return mask;
+}
+
+void copy_active(std::byte* to, const std::byte* from, uint32_t mask, size_t element_bytes) {
+  for (; mask != 0; mask &= mask - 1) {
+    const size_t at = static_cast<size_t>(std::countr_zero(mask)) * element_bytes;
+    std::memcpy(to + at, from + at, element_bytes);
+  }
+}
+
 uint32_t locate(const Access& access, const Extent& extent, LaneAddresses* addresses,
                 FindingLog* log) {
   const int64_t needed = std::min(kVectorBytes, access.bytes);

@@ -24,6 +24,12 @@ template <class T>
   return value;
 }
 
+/// Lanes in which a register of bools holds true.
+[[nodiscard]] uint32_t lanes_where(const std::byte* condition);
+
+/// Copies what the lanes in `mask` hold from one register to another.
+void copy_active(std::byte* to, const std::byte* from, uint32_t mask, size_t element_bytes);
+
 /// Which lanes of which warp execute a memory instruction.
 struct WarpSite {
   kir::StmtId stmt{};

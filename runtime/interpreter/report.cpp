@@ -86,7 +86,11 @@ class StmtDescription {
     return fmt::format("asynchronous copy {}[{}] from {}[{}], width {}", buffer(s.shared),
                        s.shared_index, buffer(s.global), s.global_index, s.width);
   }
-  std::string operator()(const kir::AsyncWait&) const { return "wait for asynchronous copies"; }
+  std::string operator()(const kir::AsyncCommit&) const { return "commit asynchronous copies"; }
+  std::string operator()(const kir::AsyncWait& s) const {
+    if (s.pending == -1) return "wait for asynchronous copies";
+    return fmt::format("wait for asynchronous copies, {} groups pending", s.pending);
+  }
   std::string operator()(const kir::InitMbarriers&) const { return "initialise mbarriers"; }
   std::string operator()(const kir::ExpectBytes& s) const {
     return fmt::format("expect {} bytes at {}[{}]", s.bytes, mbarrier(s.array), s.index);

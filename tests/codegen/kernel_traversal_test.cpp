@@ -43,7 +43,7 @@ constexpr std::array kStatements = {
     "%r1[1, 2] = load %b0[3][4] width 1 when 5",
     "%r1[1, 2] = load %b1[3] width 1",
     "store %b0[1][2] = %r1[3, 4] width 1",
-    "async_copy %b1[1] = %b2[2] width 4",
+    "async_copy %b1[1] = %b2[2] width 4 when 3",
     "expect_bytes %m0[1] 2",
     "bulk_copy %b1[1] = %b2[2] elements 3 mbarrier %m0[4]",
     "mbarrier_arrive %m0[1]",

@@ -64,6 +64,7 @@ TEST(RequiredHeadersTest, StatementsBringTheirs) {
            {"let %r0 v : f32 = 1.0 %r0 = shuffle_xor %r0 mask 1", "warp.cuh"},
            {"async_copy %b1[0] = %b0[0] width 4", "async_copy.cuh"},
            {"async_wait", "async_copy.cuh"},
+           {"async_commit", "async_copy.cuh"},
            {"group_barrier 1 threads 32", "mbarrier.cuh"},
            {"set_max_registers decrease 24", "mbarrier.cuh"},
            {"mbarrier %m0 m count 1 arrivals 1 offset 256", "mbarrier.cuh"},
