@@ -364,6 +364,17 @@ class CudaEmitter {
                      stmt.of_magnitudes ? "magnitudes" : "lanes", vec(stmt.tile, stmt.group)));
   }
 
+  void print(const kir::LoadMatrix& stmt) {
+    line(fmt::format("load_matrix{}<{}>({}, {});", stmt.transpose ? "_transposed" : "",
+                     stmt.matrices, address(stmt.tile, stmt.group),
+                     address(stmt.shared, stmt.index)));
+  }
+
+  void print(const kir::Mma& stmt) {
+    line(fmt::format("mma({}, {}, {});", address(stmt.accumulator, stmt.accumulator_group),
+                     address(stmt.left, stmt.left_group), address(stmt.right, stmt.right_group)));
+  }
+
   void print(const kir::AllReduce& stmt) {
     SINTER_CHECK(false, "{} has not been lowered", stmt.name);
   }

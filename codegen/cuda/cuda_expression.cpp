@@ -160,6 +160,11 @@ std::string CudaExpressions::address(kir::MbarrierId array, ExprId index) const 
   return address(names_.mbarriers[array], index);
 }
 
+std::string CudaExpressions::address(kir::VarId tile, ExprId group) const {
+  if (kernel_.vars[tile].groups == 1) return "&" + names_.vars[tile];
+  return address(names_.vars[tile], group);
+}
+
 std::string CudaExpressions::address(const std::string& base, ExprId index) const {
   const auto* constant = std::get_if<kir::IntegerConstant>(&kernel_.exprs[index].kind);
   if (constant != nullptr && constant->value == 0) return base;

@@ -58,6 +58,8 @@ class CudaExpressions {
                                     kir::ExprId index) const;
   /// mbarriers + index.
   [[nodiscard]] std::string address(kir::MbarrierId array, kir::ExprId index) const;
+  /// Address of the Vec of one group: "x + g", or "&x" if there is only one.
+  [[nodiscard]] std::string address(kir::VarId tile, kir::ExprId group) const;
   /// The Vec of one group: "x[g]", or "x" if there is only one.
   [[nodiscard]] std::string vec(kir::VarId tile, kir::ExprId group) const;
 

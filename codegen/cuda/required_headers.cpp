@@ -62,6 +62,8 @@ class Headers {
   void visit(const kir::AsyncCopy&) { names_.insert("async_copy.cuh"); }
   void visit(const kir::AsyncCommit&) { names_.insert("async_copy.cuh"); }
   void visit(const kir::AsyncWait&) { names_.insert("async_copy.cuh"); }
+  void visit(const kir::LoadMatrix&) { names_.insert("mma.cuh"); }
+  void visit(const kir::Mma&) { names_.insert("mma.cuh"); }
   void visit(const kir::GroupBarrier&) { names_.insert("mbarrier.cuh"); }
   void visit(const kir::SetMaxRegisters&) { names_.insert("mbarrier.cuh"); }
   void visit(const kir::ClusterStore&) { names_.insert("cluster.cuh"); }

@@ -47,6 +47,15 @@ std::string_view text_of(CallForm form) {
   unreachable();
 }
 
+std::optional<DType> mma_accumulator(DType left, DType right) {
+  const auto is_f8 = [](DType type) { return type == DType::kF8E4M3 || type == DType::kF8E5M2; };
+  const auto is_i8 = [](DType type) { return type == DType::kI8 || type == DType::kU8; };
+  if (is_i8(left) && is_i8(right)) return DType::kI32;
+  if (is_f8(left) && is_f8(right)) return DType::kF32;
+  const bool is_float = left == DType::kBF16 || left == DType::kF16 || left == DType::kF32;
+  return is_float && left == right ? std::optional(DType::kF32) : std::nullopt;
+}
+
 bool operator==(const FloatConstant& a, const FloatConstant& b) {
   return std::bit_cast<uint64_t>(a.value) == std::bit_cast<uint64_t>(b.value);
 }

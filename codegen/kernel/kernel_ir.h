@@ -24,6 +24,7 @@
 // Text.         kernel_printer.h has the .kir grammar; parse(print(k)) == k.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -440,6 +441,65 @@ struct LaneExtreme {
   friend bool operator==(const LaneExtreme&, const LaneExtreme&) = default;
 };
 
+/// Bytes of the register that holds a lane's part of a matrix. A tile of such registers has
+/// kFragmentBytes / element bytes lanes, so each of its groups is one register.
+inline constexpr int64_t kFragmentBytes = 4;
+
+/// Loads `matrices` matrices of 8 rows of 16 bytes from shared memory (PTX ISA, "ldmatrix"). All
+/// lanes of the warp execute it.
+///
+/// The index of lane 8 i + r is the first element of row r of matrix i, at a multiple of 16 bytes.
+/// Indices of lanes from 8 matrices on are not used. tile[group + i] of lane l receives bytes
+/// 4 (l % 4) to 4 (l % 4) + 3 of row l / 4 of matrix i. The tile is no scalar. It has the type of
+/// the buffer and kFragmentBytes / element bytes lanes.
+struct LoadMatrix {
+  static constexpr int64_t kRows = 8;
+  static constexpr int64_t kRowBytes = 16;
+
+  VarId tile;
+  ExprId group;
+  int64_t matrices = 1;  ///< 1, 2 or 4.
+  /// Element j of lane l is the one in row 2 (l % 4) + j and column l / 4 instead. Only for types
+  /// of 2 bytes.
+  bool transpose = false;
+  BufferId shared;
+  ExprId index;
+  friend bool operator==(const LoadMatrix&, const LoadMatrix&) = default;
+};
+
+/// accumulator += left * right for matrices of 16 x K, K x 8 and 16 x 8 elements that the lanes of
+/// a warp hold together (PTX ISA, "mma.sync.aligned.m16n8kK.row.col"). K elements of an operand
+/// have 32 bytes. All lanes execute it.
+///
+/// An operand is as many groups as the table says, from the given one on. Those of left and right
+/// are one register each (kFragmentBytes), those of the accumulator two. Lane l holds:
+///
+///     operand       groups   group i
+///     left          4        of row l / 4 + 8 (i % 2), bytes 4 (l % 4) + 16 (i / 2) + 0 to 3
+///     right         2        of column l / 4, bytes 4 (l % 4) + 16 i + 0 to 3
+///     accumulator   2 of 2   in lane e, row l / 4 + 8 i, column 2 (l % 4) + e
+///
+/// mma_accumulator() lists the types. f32 operands are TF32: their low 13 bits are ignored.
+/// Products are exact. How often and in which order the device rounds sums to f32 is not defined;
+/// i32 wraps around. 8-bit floats need sm_89.
+struct Mma {
+  static constexpr int64_t kLeftGroups = 4;
+  static constexpr int64_t kRightGroups = 2;
+  static constexpr int64_t kAccumulatorGroups = 2;
+  static constexpr int64_t kAccumulatorLanes = 2;
+
+  VarId accumulator;
+  ExprId accumulator_group;
+  VarId left;
+  ExprId left_group;
+  VarId right;
+  ExprId right_group;
+  friend bool operator==(const Mma&, const Mma&) = default;
+};
+/// The type of the accumulator for operands of these types: f32 for equal bf16, f16 or f32 and for
+/// any two 8-bit floats, i32 for any two 8-bit integers. None if there is no such instruction.
+std::optional<DType> mma_accumulator(DType left, DType right);
+
 /// Associative combinations of tuples. Each component is one scalar variable; traits_of() says how
 /// many there are.
 using Combiner = Reduction;
@@ -487,7 +547,7 @@ using StmtKind =
                  AsyncWait, InitMbarriers, ExpectBytes, BulkCopy, MbarrierArrive, ClusterStore,
                  MbarrierWait, ClusterBarrier, ClusterArrive, ClusterWait, Barrier, GroupBarrier,
                  SetMaxRegisters, LaunchDependents, WaitForPrevious, WarpBarrier, DeviceFence,
-                 AtomicCount, ShuffleXor, LaneExtreme, AllReduce>;
+                 AtomicCount, ShuffleXor, LaneExtreme, LoadMatrix, Mma, AllReduce>;
 struct Stmt {
   StmtKind kind;
   friend bool operator==(const Stmt&, const Stmt&) = default;

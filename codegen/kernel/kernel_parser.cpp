@@ -217,6 +217,8 @@ class Parser : private KernelExpressionReader {
     if (accept_word("launch_dependents")) return LaunchDependents{};
     if (accept_word("wait_for_previous")) return WaitForPrevious{};
     if (accept_word("device_fence")) return DeviceFence{};
+    if (accept_word("load_matrix")) return load_matrix_statement();
+    if (accept_word("mma")) return mma_statement();
     if (accept_word("all_reduce")) return all_reduce_statement();
     fail_here("expected a statement");
   }
@@ -313,6 +315,35 @@ class Parser : private KernelExpressionReader {
     copy.width = width();
     if (accept_word("when")) copy.predicate = expr();
     return copy;
+  }
+
+  StmtKind load_matrix_statement() {
+    LoadMatrix load{.tile = var(), .group = {}, .shared = {}, .index = {}};
+    load.group = buffer_index();
+    expect("=");
+    load.shared = buffer();
+    load.index = buffer_index();
+    expect_word("matrices");
+    load.matrices = integer();
+    load.transpose = accept_word("transpose");
+    return load;
+  }
+
+  StmtKind mma_statement() {
+    Mma mma{.accumulator = var(),
+            .accumulator_group = {},
+            .left = {},
+            .left_group = {},
+            .right = {},
+            .right_group = {}};
+    mma.accumulator_group = buffer_index();
+    expect_word("left");
+    mma.left = var();
+    mma.left_group = buffer_index();
+    expect_word("right");
+    mma.right = var();
+    mma.right_group = buffer_index();
+    return mma;
   }
 
   StmtKind expect_bytes_statement() {

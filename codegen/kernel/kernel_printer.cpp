@@ -229,8 +229,16 @@ class Printer {
     line(fmt::format("{} = shuffle_xor {} mask {}", s.target, text(s.source), s.mask));
   }
   void print(const LaneExtreme& s) {
-    line(fmt::format("{} = {}_of_{} {}[{}]", s.target, info_of(s.fn).text,
-                     s.of_magnitudes ? "magnitudes" : "lanes", s.tile, text(s.group)));
+    line(fmt::format("{} = {}_of_{} {}", s.target, info_of(s.fn).text,
+                     s.of_magnitudes ? "magnitudes" : "lanes", place(s.tile, s.group)));
+  }
+  void print(const LoadMatrix& s) {
+    line(fmt::format("load_matrix {} = {} matrices {}{}", place(s.tile, s.group),
+                     place(s.shared, s.index), s.matrices, s.transpose ? " transpose" : ""));
+  }
+  void print(const Mma& s) {
+    line(fmt::format("mma {} left {} right {}", place(s.accumulator, s.accumulator_group),
+                     place(s.left, s.left_group), place(s.right, s.right_group)));
   }
   void print(const AllReduce& s) {
     std::string text = fmt::format("all_reduce {} threads {}", name_text(s.name), s.threads);

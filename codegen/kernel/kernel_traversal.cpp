@@ -117,6 +117,13 @@ void visit_exprs(S& stmt, const Visit& visit_valid) {
           visit(s.source);
         } else if constexpr (is_one_of<T, LaneExtreme>) {
           visit(s.group);
+        } else if constexpr (is_one_of<T, LoadMatrix>) {
+          visit(s.group);
+          visit(s.index);
+        } else if constexpr (is_one_of<T, Mma>) {
+          visit(s.accumulator_group);
+          visit(s.left_group);
+          visit(s.right_group);
         } else if constexpr (is_one_of<T, AllReduce>) {
           visit(s.phase);
           visit(s.barrier);

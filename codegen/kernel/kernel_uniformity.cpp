@@ -131,6 +131,8 @@ void UniformityAnalysis::visit(const Block& block, Uniformity control) {
                    [&](const AtomicCount& s) { write(s.target, Uniformity::kThread); },
                    [&](const ShuffleXor& s) { assign(s.target, s.source); },
                    [&](const LaneExtreme& s) { write(s.target, std::max(control, vars_[s.tile])); },
+                   [&](const LoadMatrix& s) { write(s.tile, Uniformity::kThread); },
+                   [&](const Mma& s) { write(s.accumulator, Uniformity::kThread); },
                    // The result is uniform in the group, but before it the variable held a
                    // per-thread value.
                    [](const AllReduce&) {},

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "codegen/kernel/kernel_traversal.h"
@@ -235,6 +236,69 @@ class StatementVerifier : private ScopeVerifier {
 
   void check(const AsyncWait& s, Uniformity) {
     if (s.pending < -1) report("waits for all but the last {} groups of copies", s.pending);
+  }
+
+  // ---- Matrices
+
+  void check(const LoadMatrix& s, Uniformity control) {
+    require(control, Uniformity::kWarp, "load of matrices");
+    write(s.tile);
+    const Buffer& buffer = kernel_.buffers[s.shared];
+    const int64_t element_bytes = bytes_of(buffer.type);
+    check_access(s.shared, s.index, LoadMatrix::kRowBytes / element_bytes);
+    if (buffer.space != Space::kShared) report("{} ({}) is not shared", s.shared, buffer.name);
+    if (buffer.alignment < LoadMatrix::kRowBytes) {
+      report("matrices from {} ({}), which is aligned to {}, not {}", s.shared, buffer.name,
+             buffer.alignment, LoadMatrix::kRowBytes);
+    }
+    if (var(s.tile).type != buffer.type)
+      report("{} is {}, {} is {}", s.tile, var(s.tile).type, s.shared, buffer.type);
+    if (var(s.tile).is_scalar())
+      report("{} ({}) is a scalar, not a tile", s.tile, var(s.tile).name);
+    check_fragment(s.tile);
+    if (s.transpose && element_bytes != 2)
+      report("transposes {} of {} bytes, not 2", buffer.type, element_bytes);
+    if (s.matrices != 1 && s.matrices != 2 && s.matrices != 4) {
+      report("{} matrices; there are 1, 2 and 4", s.matrices);
+      return;
+    }
+    check_tile_index(s.tile, "group", s.group, var(s.tile).groups, s.matrices);
+  }
+
+  void check(const Mma& s, Uniformity control) {
+    require(control, Uniformity::kWarp, "matrix product");
+    write(s.accumulator);
+    use(s.left);
+    use(s.right);
+    check_fragment(s.left);
+    check_fragment(s.right);
+    check_tile_index(s.accumulator, "group", s.accumulator_group, var(s.accumulator).groups,
+                     Mma::kAccumulatorGroups);
+    check_tile_index(s.left, "group", s.left_group, var(s.left).groups, Mma::kLeftGroups);
+    check_tile_index(s.right, "group", s.right_group, var(s.right).groups, Mma::kRightGroups);
+    const Var& accumulator = var(s.accumulator);
+    if (accumulator.lanes != Mma::kAccumulatorLanes) {
+      report("{} ({}) has {} lanes; an accumulator has {}", s.accumulator, accumulator.name,
+             accumulator.lanes, Mma::kAccumulatorLanes);
+    }
+    const DType left = var(s.left).type;
+    const DType right = var(s.right).type;
+    const std::optional<DType> needed = mma_accumulator(left, right);
+    if (!needed) {
+      report("no product of matrices of {} and {}", left, right);
+    } else if (accumulator.type != *needed) {
+      report("{} ({}) is {}; products of {} and {} are {}", s.accumulator, accumulator.name,
+             accumulator.type, left, right, *needed);
+    }
+  }
+
+  /// Reports a tile whose groups are not one register each.
+  void check_fragment(VarId id) {
+    const Var& tile = var(id);
+    const int64_t bytes = tile.lanes * bytes_of(tile.type);
+    if (bytes == kFragmentBytes) return;
+    report("{} ({}) has {} bytes in a group; a lane has {} of a matrix", id, tile.name, bytes,
+           kFragmentBytes);
   }
 
   // ---- Mbarriers

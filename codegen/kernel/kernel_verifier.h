@@ -42,8 +42,12 @@ struct KernelViolation {
 /// Accesses    name a tensor, as i32, if and only if the buffer is a table; width is a power of
 ///             two, at most 16 bytes when lowered; the buffer promises alignment for it; types
 ///             match; reads and writes are allowed by the buffer's access.
+/// Matrices    are loaded in 1, 2 or 4, from shared buffers that are aligned to 16 bytes; a lane's
+///             part of one is a group of 4 bytes; operands and accumulators of products have
+///             enough groups, and types as mma_accumulator() says.
 /// Exchange    barriers, and reductions wider than a warp, are executed by the whole block;
-///             shuffles, group barriers, register limits and other reductions by the whole warp. A
+///             shuffles, loads and products of matrices, group barriers, register limits and other
+///             reductions by the whole warp. A
 ///             reduction's group is a power of two that divides the block, or one with a barrier of
 ///             its own that fits into the block; no reduction is left when lowered.
 /// Mbarriers   are initialised once, outside of control flow, before their first use. Constant

@@ -282,6 +282,15 @@ class TableVerifier {
                      check_var(s.target);
                      check_var(s.tile);
                    },
+                   [&](const LoadMatrix& s) {
+                     check_var(s.tile);
+                     check_buffer(s.shared);
+                   },
+                   [&](const Mma& s) {
+                     check_var(s.accumulator);
+                     check_var(s.left);
+                     check_var(s.right);
+                   },
                    [&](const AllReduce& s) {
                      if (s.arrived.valid()) check_mbarrier(s.arrived);
                      for (const ReducePart& part : s.parts) {

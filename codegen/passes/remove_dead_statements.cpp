@@ -63,6 +63,8 @@ class Liveness {
                           [](const kir::AtomicCount&) { return true; },
                           [&](const kir::ShuffleXor& s) { return is_read(s.target); },
                           [&](const kir::LaneExtreme& s) { return is_read(s.target); },
+                          [&](const kir::LoadMatrix& s) { return is_read(s.tile); },
+                          [&](const kir::Mma& s) { return is_read(s.accumulator); },
                           [&](const kir::AllReduce& s) {
                             return std::ranges::any_of(
                                 s.parts,
@@ -96,6 +98,9 @@ class Liveness {
       read(count->target);  // The atomic has an effect even if its result is unused.
     } else if (const auto* extreme = std::get_if<kir::LaneExtreme>(&stmt)) {
       read(extreme->tile);
+    } else if (const auto* mma = std::get_if<kir::Mma>(&stmt)) {
+      read(mma->left);
+      read(mma->right);
     } else if (const auto* loop = std::get_if<kir::For>(&stmt)) {
       read(loop->index);
     } else if (const auto* reduce = std::get_if<kir::AllReduce>(&stmt)) {

@@ -265,6 +265,12 @@ void BlockExecutor::advance(Warp* warp, int64_t steps) {
       case Opcode::kShuffle:
         shuffle(warp, instruction);
         break;
+      case Opcode::kLoadMatrix:
+        load_matrices(warp, instruction);
+        break;
+      case Opcode::kMma:
+        multiply_matrices(warp, instruction);
+        break;
       case Opcode::kEnd:
         warp->state = State::kFinished;
         break;

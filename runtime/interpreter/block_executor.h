@@ -121,6 +121,8 @@ class BlockExecutor {
   void commit_copies(Warp* warp);
   /// Of all groups but the last `pending`; -1: of all copies.
   void finish_copies(Warp* warp, int64_t pending);
+  void load_matrices(Warp* warp, const Instruction& instruction);
+  void multiply_matrices(Warp* warp, const Instruction& instruction);
   void check_written(Warp* warp, const Instruction& instruction);
   void arrive(Warp* warp, const Instruction& instruction);
   void start_bulk_copy(Warp* warp, const Instruction& instruction);

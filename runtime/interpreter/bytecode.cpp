@@ -7,6 +7,7 @@
 
 #include "fusion_ir/error.h"
 #include "runtime/interpreter/expression_compiler.h"
+#include "runtime/interpreter/mma_lanes.h"
 
 namespace sinter::interpreter {
 namespace {
@@ -450,6 +451,79 @@ class Compiler {
                .a = out_.register_of(source),
                .width = stmt.mask});
     out_.note_written(out_.first_element(stmt.target));
+  }
+
+  // ---- Matrices
+
+  void statement(kir::StmtId, const kir::LoadMatrix& stmt) {
+    const kir::Buffer& buffer = accessed(stmt.shared, 1, kir::Access::kRead);
+    const kir::Var& tile = kernel_.vars[stmt.tile];
+    const bool has_number = stmt.matrices == 1 || stmt.matrices == 2 || stmt.matrices == 4;
+    if (buffer.space != kir::Space::kShared || buffer.type != tile.type || !has_number ||
+        (stmt.transpose && bytes_of(buffer.type) != 2)) {
+      out_.malformed(fmt::format("no load of {} matrices from {} into {}", stmt.matrices,
+                                 buffer.name, tile.name));
+    }
+    const Fragment result = fragment(stmt.tile, stmt.group, stmt.matrices);
+    const int32_t index = out_.index_register(stmt.index);
+    out_.emit({.opcode = Opcode::kLoadMatrix,
+               .element_bytes = static_cast<uint8_t>(bytes_of(buffer.type)),
+               .transpose = stmt.transpose,
+               .result = result.offset,
+               .a = index,
+               .width = static_cast<int32_t>(stmt.matrices),
+               .buffer = stmt.shared});
+    note_written(result);
+  }
+
+  void statement(kir::StmtId, const kir::Mma& stmt) {
+    const kir::Var& sum = kernel_.vars[stmt.accumulator];
+    const DType left_type = kernel_.vars[stmt.left].type;
+    const DType right_type = kernel_.vars[stmt.right].type;
+    const LaneFunction product = mma_lanes(left_type, right_type);
+    if (product == nullptr || sum.type != kir::mma_accumulator(left_type, right_type) ||
+        sum.lanes != kir::Mma::kAccumulatorLanes) {
+      out_.malformed(fmt::format("no product of matrices of {} and {} into {}", left_type,
+                                 right_type, sum.name));
+    }
+    const Fragment left = fragment(stmt.left, stmt.left_group, kir::Mma::kLeftGroups);
+    const Fragment right = fragment(stmt.right, stmt.right_group, kir::Mma::kRightGroups);
+    const Fragment result =
+        groups_of(stmt.accumulator, stmt.accumulator_group, kir::Mma::kAccumulatorGroups);
+    for (const Fragment& read : {result, left, right}) {
+      for (size_t i = 0; i < read.elements; ++i) out_.note_read(read.first_element + i);
+    }
+    out_.emit({.opcode = Opcode::kMma,
+               .element_bytes = static_cast<uint8_t>(bytes_of(sum.type)),
+               .result = result.offset,
+               .a = left.offset,
+               .b = right.offset,
+               .width = static_cast<int32_t>(result.elements),
+               .function = product});
+    note_written(result);
+  }
+
+  /// Consecutive groups of a tile.
+  struct Fragment {
+    int32_t offset = 0;  ///< Of the first register.
+    size_t first_element = 0;
+    size_t elements = 0;
+  };
+  Fragment groups_of(kir::VarId tile, kir::ExprId group, int64_t count) {
+    Fragment groups;
+    groups.offset = out_.groups_register(tile, group, count, &groups.first_element);
+    groups.elements = static_cast<size_t>(count * kernel_.vars[tile].lanes);
+    return groups;
+  }
+  /// The same of a tile each of whose groups is a lane's part of a matrix.
+  Fragment fragment(kir::VarId tile, kir::ExprId group, int64_t count) {
+    const kir::Var& var = kernel_.vars[tile];
+    if (var.lanes * bytes_of(var.type) != kir::kFragmentBytes)
+      out_.malformed(fmt::format("{} of {} lanes holds no matrices", var.name, var.lanes));
+    return groups_of(tile, group, count);
+  }
+  void note_written(const Fragment& fragment) {
+    for (size_t i = 0; i < fragment.elements; ++i) out_.note_written(fragment.first_element + i);
   }
 
   void statement(kir::StmtId, const kir::AllReduce& stmt) {

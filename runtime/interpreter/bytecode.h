@@ -53,7 +53,9 @@ enum class Opcode : uint8_t {
   kAtomicCount,   ///< result = buffer[a]; buffer[a] goes on by one, or from the i32 b on to 0.
   kGroupBarrier,  ///< With the number a, i32, of `width` threads.
   kLimitRegisters,
-  kShuffle,  ///< result = a of the lane whose number differs in the bits `width`.
+  kShuffle,     ///< result = a of the lane whose number differs in the bits `width`.
+  kLoadMatrix,  ///< Registers from `result` on = `width` matrices whose rows begin at buffer[a].
+  kMma,         ///< Registers from `result` on += those from a on times those from b on.
   kEnd,
 };
 
@@ -63,6 +65,7 @@ struct Instruction {
   bool shared = false;        ///< kLoad, kStore: the buffer is shared memory.
   bool of_table = false;      ///< kLoad, kStore: c is the number of the tensor, an i64.
   bool predicated = false;    ///< kAsyncCopy: where c, a bool, is false, zeros arrive.
+  bool transpose = false;     ///< kLoadMatrix.
   int32_t result = 0;
   int32_t a = 0, b = 0, c = 0;
   int32_t width = 1;

@@ -373,6 +373,17 @@ int32_t ExpressionCompiler::element_register(kir::VarId tile, kir::ExprId group,
   return first_register_[tile.index] + static_cast<int32_t>(number * register_bytes(var.type));
 }
 
+int32_t ExpressionCompiler::groups_register(kir::VarId tile, kir::ExprId group, int64_t count,
+                                            size_t* element) {
+  const kir::Var& var = kernel_.vars[tile];
+  const int64_t first = constant_integer(group, "group of a tile element");
+  if (first > var.groups - count) {
+    malformed(fmt::format("{} groups from {} on are outside tile {} of {} x {}", count, first,
+                          var.name, var.groups, var.lanes));
+  }
+  return element_register(tile, group, 0, var.lanes, element);
+}
+
 Operand ExpressionCompiler::element(kir::VarId tile, kir::ExprId group, int64_t lane) {
   size_t number = 0;
   const int32_t offset = element_register(tile, group, lane, 1, &number);

@@ -56,6 +56,8 @@ class ExpressionCompiler {
                            size_t* element);
   int32_t element_register(kir::VarId tile, kir::ExprId group, int64_t lane, int64_t width,
                            size_t* element);
+  /// The register of the first element of `count` groups of a tile.
+  int32_t groups_register(kir::VarId tile, kir::ExprId group, int64_t count, size_t* element);
   [[nodiscard]] int32_t scalar_register(kir::VarId var) const;
   [[nodiscard]] size_t first_element(kir::VarId var) const { return first_element_[var.index]; }
   /// A scalar variable that is read.

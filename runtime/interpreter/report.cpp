@@ -42,6 +42,8 @@ std::string_view text_of(FindingKind kind) {
       return "register limits that differ within four warps";
     case FindingKind::kDivergentShuffle:
       return "divergent shuffle";
+    case FindingKind::kDivergentMatrix:
+      return "divergent load or product of matrices";
     case FindingKind::kDeadlock:
       return "deadlock";
     case FindingKind::kStepLimit:
@@ -130,6 +132,13 @@ class StmtDescription {
   }
   std::string operator()(const kir::ShuffleXor& s) const {
     return fmt::format("{} = shuffle {} xor {}", var(s.target), s.source, s.mask);
+  }
+  std::string operator()(const kir::LoadMatrix& s) const {
+    return fmt::format("load {} matrices {}[{}] to {}", s.matrices, buffer(s.shared), s.index,
+                       var(s.tile));
+  }
+  std::string operator()(const kir::Mma& s) const {
+    return fmt::format("{} += {} * {}", var(s.accumulator), var(s.left), var(s.right));
   }
   std::string operator()(const kir::AllReduce& s) const {
     return fmt::format("all-reduce {}", s.name);

@@ -28,6 +28,7 @@ enum class FindingKind : uint8_t {
   kMbarrierBytes,          ///< A phase was complete before the bulk copies that began in it.
   kDivergentLimit,         ///< The warps of a group of four set different register limits.
   kDivergentShuffle,       ///< A shuffle in which part of the warp does not take part.
+  kDivergentMatrix,        ///< The same for a load or a product of matrices.
   kDeadlock,               ///< Warps wait for what never happens; the block is given up.
   kStepLimit,              ///< A warp ran past InterpreterOptions::max_steps; the run is given up.
 };

@@ -53,13 +53,21 @@ uint32_t SharedMemory::locate_in_block(const Access& access, LaneAddresses* addr
 }
 
 uint32_t SharedMemory::read(const Access& access, LaneAddresses* addresses) {
+  const uint32_t mask = read_for_others(access, addresses);
+  if (cells_.empty()) return mask;
+  for_each_lane(mask,
+                [&](size_t lane) { read_by(static_cast<int>(lane), access, (*addresses)[lane]); });
+  return mask;
+}
+
+uint32_t SharedMemory::read_for_others(const Access& access, LaneAddresses* addresses) {
   const uint32_t mask = locate_in_block(access, addresses);
   bytes_read_ += access.bytes * std::popcount(mask);
-  if (cells_.empty()) return mask;
-  for_each_lane(mask, [&](size_t lane) {
-    follow_read(access, (*addresses)[lane], access.site.first_actor + static_cast<int64_t>(lane));
-  });
   return mask;
+}
+
+void SharedMemory::read_by(int lane, const Access& access, int64_t address) {
+  if (!cells_.empty()) follow_read(access, address, access.site.first_actor + lane);
 }
 
 uint32_t SharedMemory::write(const Access& access, LaneAddresses* addresses) {

@@ -30,6 +30,10 @@ class SharedMemory {
   uint32_t read(const Access& access, LaneAddresses* addresses);
   uint32_t write(const Access& access, LaneAddresses* addresses);
   uint32_t copy_to(const Access& access, LaneAddresses* addresses);  ///< An asynchronous copy.
+  /// What the lanes name is read by others, for which read_by() follows.
+  uint32_t read_for_others(const Access& access, LaneAddresses* addresses);
+  /// One lane reads `access.bytes` bytes at an address from `data()`.
+  void read_by(int lane, const Access& access, int64_t address);
 
   /// Where a bulk copy of the only active thread goes: an address from `data()`, or -1 after
   /// reporting that it leaves the buffer. It is the mbarrier `actor` that writes, at `time`.

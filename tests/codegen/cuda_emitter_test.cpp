@@ -7,6 +7,7 @@
 #include "codegen/passes/kernel_passes.h"
 #include "scheduler/plan/tensor_slots.h"
 #include "tests/codegen/cluster_kernel.h"
+#include "tests/codegen/matrix_kernel.h"
 #include "tests/codegen/parsed_kernel.h"
 #include "tests/codegen/specialised_kernel.h"
 
@@ -218,6 +219,48 @@ TEST(CudaEmitterTest, WritesMbarriersAndBulkCopies) {
                               "+ slot);"));
   EXPECT_THAT(text, HasSubstr("group_barrier(1, 128);"));
   EXPECT_THAT(text, HasSubstr("mbarrier_arrive(empty + slot_2);"));
+}
+
+TEST(CudaEmitterTest, WritesMatricesAndGroupsOfCopies) {
+  const std::string text = emit_cuda(run_kernel_passes(parsed(product_kernel()), {.verify = true}));
+  EXPECT_THAT(text, HasSubstr("#include \"async_copy.cuh\"\n#include \"mma.cuh\"\n"));
+  EXPECT_THAT(text, HasSubstr("  Vec<float, 2> sum[2];\n"
+                              "  Vec<bf16, 2> left[4];\n"
+                              "  Vec<bf16, 2> right[2];\n"));
+  EXPECT_THAT(text, HasSubstr("async_copy<16>(a_stages + ahead % 3 * 256 + copied, "
+                              "a + from + ahead * 16, ahead < steps);\n"));
+  EXPECT_THAT(text, HasSubstr(R"(
+    async_wait_groups<1>();
+    __syncthreads();
+)"));
+  EXPECT_THAT(text, HasSubstr(R"(
+    async_commit();
+    load_matrix<4>(left, a_stages + step % 3 * 256 + left_row);
+    load_matrix<2>(right, b_stages + step % 3 * 256 + right_row);
+    mma(sum, left, right);
+  }
+  async_wait();
+)"));
+}
+
+/// A tile of one group is a Vec, and one of several an array of them.
+TEST(CudaEmitterTest, NamesTheRegistersOfAMatrix) {
+  const std::string text = emit_cuda(parsed(R"(
+kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {
+  param %p0 n : i64
+  buffer %b0 s : bf16 shared readwrite align 16 count 64 offset 0
+  var %r0 one : bf16[1][2]
+  var %r1 some : bf16[8][2]
+  var %r2 sum : f32[4][2]
+  load_matrix %r0[0] = %b0[mul(thread_index, 8)] matrices 1 transpose
+  for %r3 i : i32 = 0 to 4 step 2 unroll {
+    load_matrix %r1[add(%r3, 4)] = %b0[0] matrices 2
+    mma %r2[%r3] left %r1[%r3] right %r1[6]
+  }
+})"));
+  EXPECT_THAT(text, HasSubstr("load_matrix_transposed<1>(&one, s + (int)threadIdx.x * 8);"));
+  EXPECT_THAT(text, HasSubstr("load_matrix<2>(some + i + 4, s);"));
+  EXPECT_THAT(text, HasSubstr("mma(sum + i, some + i, some + 6);"));
 }
 
 TEST(CudaEmitterTest, EmbedsEveryHeaderThatAKernelCanInclude) {

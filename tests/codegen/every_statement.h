@@ -71,6 +71,14 @@ inline constexpr std::string_view kEverything =
   var %r11 arrival : i32
   device_fence
   %r11 = atomic_count %b4[add(thread_index, 1)] last sub(%p1, 1)
+  async_copy %b2[0] = %b0[0:i64] width 8 when lt(thread_index, 7)
+  async_commit
+  async_wait pending 2
+  var %r13 left : bf16[4][2]
+  var %r14 products : f32[4][2]
+  load_matrix %r13[0] = %b2[mul(rem(thread_index, 32), 8)] matrices 4
+  load_matrix %r13[1] = %b2[mul(rem(thread_index, 8), 8)] matrices 1 transpose
+  mma %r14[add(1, 1)] left %r13[0] right %r13[2]
   all_reduce x threads 32 barrier 3 max(%r2)
   all_reduce y threads 32 phase 1 barrier 3 group div(thread_index, 32) of 2 max(%r2)
 }

@@ -53,6 +53,8 @@ constexpr std::array kStatements = {
     "%r0 = atomic_count %b2[1] last 2",
     "%r0 = shuffle_xor 1 mask 16",
     "%r0 = max_of_lanes %r1[1]",
+    "load_matrix %r1[1] = %b1[2] matrices 4 transpose",
+    "mma %r1[1] left %r1[2] right %r1[3]",
     "all_reduce r threads 32 phase 1 barrier 2 group 3 of 4 cluster %m0 parity 4 sum(%r0)",
 };
 

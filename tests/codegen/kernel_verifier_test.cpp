@@ -63,6 +63,106 @@ TEST(KernelVerifierTest, FindsWrongAccessesToTables) {
   }
 }
 
+constexpr std::string_view kMatrices = R"(kernel @k threads 64 min_blocks 1 grid ceil(%p0 / 1) {
+  param %p0 n : i64
+  buffer %b0 x : bf16 global readwrite align 16
+  buffer %b1 s : bf16 shared readwrite align 16 count 512 offset 0
+  buffer %b2 bytes : i8 shared readwrite align 16 count 512 offset 1024
+  buffer %b3 reals : f32 shared readwrite align 4 count 64 offset 1536
+  buffer %b4 doubles : f64 shared readwrite align 16 count 64 offset 1792
+  var %r0 t : bf16[4][2]
+  var %r1 sum : f32[4][2]
+  var %r2 half : f16[4][2]
+  var %r3 b : i8[4][4]
+  var %r4 u : u8[2][4]
+  var %r5 real : f32[4][1]
+  var %r6 total : i32[2][2]
+  var %r7 wide : bf16[4][4]
+  var %r8 d : f64[4][1]
+  var %r9 one : f32[1][1]
+  var %r10 e4 : f8e4m3[4][4]
+  var %r11 e5 : f8e5m2[4][4]
+)";
+
+std::string matrix_violations(std::string_view body) {
+  return violations_of(parsed(std::string(kMatrices) + std::string(body) + "\n}"),
+                       KernelStage::kLowered);
+}
+
+TEST(KernelVerifierTest, AcceptsMatrices) {
+  EXPECT_EQ(matrix_violations(R"(
+  load_matrix %r0[0] = %b1[mul(rem(thread_index, 32), 8)] matrices 4
+  load_matrix %r3[2] = %b2[mul(rem(thread_index, 16), 16)] matrices 2
+  if lt(thread_index, 32) {
+    load_matrix %r0[3] = %b1[0] matrices 1 transpose
+    for %r12 i : i32 = 0 to 4 step 2 unroll {
+      mma %r1[%r12] left %r0[0] right %r0[%r12]
+    }
+  }
+  mma %r1[0] left %r5[0] right %r5[2]
+  mma %r1[2] left %r10[0] right %r11[2]
+  mma %r6[0] left %r3[0] right %r4[0]
+  async_copy %b1[0] = %b0[0] width 8 when lt(thread_index, 3)
+  async_commit
+  async_wait pending 0
+  async_wait
+)"),
+            "");
+}
+
+TEST(KernelVerifierTest, FindsMistakesWithMatrices) {
+  for (const auto& [body, message] : std::vector<std::pair<std::string, std::string>>{
+           {"load_matrix %r0[0] = %b1[0] matrices 3", "3 matrices; there are 1, 2 and 4"},
+           {"load_matrix %r0[1] = %b1[0] matrices 4",
+            "group of %r0 (t) spans 1 to 4, but there are 4"},
+           {"load_matrix %r0[thread_index] = %b1[0] matrices 1",
+            "group of %r0 (t) is not constant after unrolling"},
+           {"load_matrix %r0[0] = %b0[0] matrices 4", "%b0 (x) is not shared"},
+           {"load_matrix %r0[0] = %b2[0] matrices 4", "%r0 is bf16, %b2 is i8"},
+           {"load_matrix %r0[0] = %b1[true] matrices 4", "index into %b1 is bool"},
+           {"load_matrix %r5[0] = %b3[0] matrices 4",
+            "matrices from %b3 (reals), which is aligned to 4, not 16"},
+           {"load_matrix %r7[0] = %b1[0] matrices 4",
+            "%r7 (wide) has 8 bytes in a group; a lane has 4 of a matrix"},
+           {"load_matrix %r8[0] = %b4[0] matrices 4", "%r8 (d) has 8 bytes in a group"},
+           {"load_matrix %r9[0] = %b3[0] matrices 1", "%r9 (one) is a scalar, not a tile"},
+           {"load_matrix %r3[0] = %b2[0] matrices 4 transpose", "transposes i8 of 1 bytes, not 2"},
+           {"if lt(thread_index, 3) { load_matrix %r0[0] = %b1[0] matrices 4 }",
+            "a load of matrices where control may differ within the warp"},
+           {"load_matrix %r5[0] = %b3[0] matrices 4\nif gt(%r5[0, 0], 0.0) { barrier }",
+            "a barrier where control may differ within the block"},
+           {"mma %r1[0] left %r0[1] right %r0[0]",
+            "group of %r0 (t) spans 1 to 4, but there are 4"},
+           {"mma %r1[0] left %r0[0] right %r0[3]",
+            "group of %r0 (t) spans 3 to 4, but there are 4"},
+           {"mma %r1[3] left %r0[0] right %r0[0]",
+            "group of %r1 (sum) spans 3 to 4, but there are 4"},
+           {"mma %r1[0] left %r0[0] right %r2[0]", "no product of matrices of bf16 and f16"},
+           {"mma %r1[0] left %r8[0] right %r8[0]", "no product of matrices of f64 and f64"},
+           {"mma %r1[0] left %r7[0] right %r0[0]", "%r7 (wide) has 8 bytes in a group"},
+           {"mma %r1[0] left %r0[0] right %r7[0]", "%r7 (wide) has 8 bytes in a group"},
+           {"mma %r5[0] left %r0[0] right %r0[0]", "%r5 (real) has 1 lanes; an accumulator has 2"},
+           {"mma %r6[0] left %r0[0] right %r0[0]",
+            "%r6 (total) is i32; products of bf16 and bf16 are f32"},
+           {"mma %r1[0] left %r3[0] right %r4[0]",
+            "%r1 (sum) is f32; products of i8 and u8 are i32"},
+           {"if lt(thread_index, 3) { mma %r1[0] left %r0[0] right %r0[0] }",
+            "a matrix product where control may differ within the warp"},
+           {"mma %r1[0] left %r0[0] right %r0[0]\nif gt(%r1[0, 0], 0.0) { barrier }",
+            "a barrier where control may differ within the block"},
+           {"async_wait pending -2", "waits for all but the last -2 groups of copies"},
+           {"async_copy %b1[0] = %b0[0] width 8 when 1", "the predicate is i32, not bool"},
+           {"if true { var %r12 u : bf16[4][2] }\nload_matrix %r12[0] = %b1[0] matrices 4",
+            "%r12 (u) is used outside of its scope"},
+           {"if true { var %r12 u : bf16[4][2] }\nmma %r1[0] left %r12[0] right %r0[0]",
+            "%r12 (u) is used outside of its scope"},
+           {"if true { var %r12 u : bf16[4][2] }\nmma %r1[0] left %r0[0] right %r12[0]",
+            "%r12 (u) is used outside of its scope"},
+       }) {
+    EXPECT_THAT(matrix_violations(body), HasSubstr(message)) << body;
+  }
+}
+
 class KernelVerifierPlantedTest : public testing::TestWithParam<Planted> {};
 
 TEST_P(KernelVerifierPlantedTest, FindsIt) {

@@ -78,6 +78,14 @@ TEST(RequiredHeadersTest, StatementsBringTheirs) {
   }
 }
 
+TEST(RequiredHeadersTest, MatricesNeedTheirsBesideThoseOfTiles) {
+  EXPECT_THAT(headers_of("var %r0 t : f32[4][1] load_matrix %r0[0] = %b1[0] matrices 4"),
+              ElementsAre("mma.cuh", "vector.cuh"));
+  EXPECT_THAT(headers_of("var %r0 t : f32[4][1] var %r1 s : f32[2][2]\n"
+                         "mma %r1[0] left %r0[0] right %r0[0]"),
+              ElementsAre("mma.cuh", "vector.cuh"));
+}
+
 TEST(RequiredHeadersTest, SeveralStandInAscendingOrder) {
   EXPECT_THAT(headers_of("let %r0 v : f32 = exp(1.0) %r0 = shuffle_xor %r0 mask 1 device_fence "
                          "store %b0[0] = %r0[0, 0] width 1"),

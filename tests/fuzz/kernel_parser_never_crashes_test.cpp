@@ -44,9 +44,16 @@ constexpr std::string_view kSeeds[] = {
   } else {
     %r2[0, 0] = load %b1[%p1] width 1
   }
-  async_copy %b2[0] = %b0[0] width 8
+  async_copy %b2[0] = %b0[0] width 8 when %r7
+  async_commit
+  async_wait pending 0
   async_wait
   barrier
+  var %r10 left : bf16[4][2]
+  var %r11 products : f32[2][2]
+  load_matrix %r10[0] = %b2[mul(rem(thread_index, 32), 8)] matrices 4
+  load_matrix %r10[2] = %b2[mul(rem(thread_index, 8), 8)] matrices 1 transpose
+  mma %r11[0] left %r10[0] right %r10[2]
 }
 )",
     R"(kernel @k threads 64 min_blocks 1 grid ceil(%p0 / 1) {
@@ -117,6 +124,8 @@ constexpr std::string_view kPieces[] = {"%r0",
                                         "count 0",
                                         "align 3",
                                         "width 0",
+                                        "matrices 4",
+                                        "pending 9223372036854775807",
                                         "width 4611686018427387904",
                                         "threads 0",
                                         "step 0",

@@ -24,6 +24,33 @@ TEST(RemoveDeadStatementsTest, KeepsAtomicCountsThatNobodyReads) {
   EXPECT_THAT(kept, testing::Not(HasSubstr("let %r1")));
 }
 
+TEST(RemoveDeadStatementsTest, MatricesLiveWithTheirProducts) {
+  const auto kernel = parse_kernel(R"(kernel @k threads 64 min_blocks 1 grid ceil(%p0 / 1) {
+  param %p0 n : i64
+  buffer %b0 y : f32 global write align 16
+  buffer %b1 s : bf16 shared readwrite align 16 count 512
+  var %r0 a : bf16[4][2]
+  var %r1 b : bf16[2][2]
+  var %r2 sum : f32[2][2]
+  var %r3 unread : bf16[4][2]
+  var %r4 unread_sum : f32[2][2]
+  async_commit
+  load_matrix %r0[0] = %b1[0] matrices 4
+  load_matrix %r1[0] = %b1[0] matrices 2
+  load_matrix %r3[0] = %b1[0] matrices 4
+  mma %r2[0] left %r0[0] right %r1[0]
+  mma %r4[0] left %r3[0] right %r1[0]
+  store %b0[0] = %r2[0, 0] width 2
+}
+)");
+  ASSERT_TRUE(kernel) << kernel.error().text();
+  const std::string kept = print(remove_dead_statements(*kernel));
+  for (const char* text : {"async_commit", "load_matrix %r0", "load_matrix %r1", "mma %r2"})
+    EXPECT_THAT(kept, HasSubstr(text));
+  for (const char* text : {"load_matrix %r3", "mma %r4"})
+    EXPECT_THAT(kept, testing::Not(HasSubstr(text)));
+}
+
 TEST(RemoveDeadStatementsTest, KeepsOnlyWhatReachesMemory) {
   const kir::Kernel kernel = kernel_of(R"(
   let %r0 kept : f32 = 0x1p+0

@@ -137,6 +137,30 @@ TEST(Bytecode, RejectsWhatALoweredKernelMayNotHold) {
   }
   {
     KernelRun run(32);
+    const auto rows = run.shared("rows", DType::kBF16, 64);
+    const kir::VarId tile = run.b.declare_tile("tile", DType::kBF16, 4, 2);
+    const auto load = [&](int64_t group, int64_t matrices, kir::VarId to) {
+      run.b.append(kir::LoadMatrix{.tile = to,
+                                   .group = run.b.integer(group),
+                                   .matrices = matrices,
+                                   .shared = rows,
+                                   .index = run.zero()});
+    };
+    load(0, 3, tile);
+    expect_malformed(run, "no load of 3 matrices from rows into tile");
+    run.kernel.body.clear();
+    load(1, 4, tile);
+    expect_malformed(run, "4 groups from 1 on are outside tile tile of 4 x 2");
+    run.kernel.body.clear();
+    load(0, 4, run.b.declare_tile("wide", DType::kBF16, 4, 4));
+    expect_malformed(run, "wide of 4 lanes holds no matrices");
+    run.kernel.body.clear();
+    const kir::ExprId zero = run.zero();
+    run.b.append(kir::Mma{tile, zero, tile, zero, tile, zero});
+    expect_malformed(run, "no product of matrices of bf16 and bf16 into tile");
+  }
+  {
+    KernelRun run(32);
     const kir::ExprId sum = run.b.add(run.thread(), run.block());
     run.kernel.exprs[sum].type = DType::kF32;
     run.b.append(kir::Declare{run.b.add_var("x", DType::kF32), sum});
