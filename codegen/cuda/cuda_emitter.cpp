@@ -117,6 +117,10 @@ class CudaEmitter {
     }
     if (kir::argument_layout(kernel_).bytes > 0)
       add(fmt::format("const __grid_constant__ KernelTable {}", names_.table));
+    for (uint32_t i = 0; i < kernel_.tensor_maps.size(); ++i) {
+      add(fmt::format("const __grid_constant__ TensorMap {}",
+                      names_.tensor_maps[kir::TensorMapId{i}]));
+    }
     line(row + ") {");
   }
 
@@ -312,6 +316,15 @@ class CudaEmitter {
                      address(stmt.array, stmt.index)));
   }
 
+  void print(const kir::TensorCopy& stmt) {
+    std::string coordinates;
+    for (const ExprId id : stmt.coordinates) coordinates += ", " + text(id);
+    line(fmt::format("tensor_copy({}, {}, {}{});", address(stmt.shared, stmt.shared_index),
+                     names_.tensor_maps[stmt.map], address(stmt.array, stmt.index), coordinates));
+  }
+
+  void print(const kir::ProxyFence&) { line("proxy_fence();"); }
+
   void print(const kir::MbarrierArrive& stmt) {
     line(fmt::format("mbarrier_arrive({});", address(stmt.array, stmt.index)));
   }
@@ -477,6 +490,7 @@ KernelSource make_kernel_source(const kir::Kernel& kernel, std::vector<int64_t> 
       .shared_bytes = kir::shared_bytes(kernel),
       .dynamic_shared = kir::uses_dynamic_shared(kernel),
       .starts_early = kir::waits_for_previous(kernel),
+      .tensor_maps = static_cast<int64_t>(kernel.tensor_maps.size()),
   };
   for (const kir::Buffer& buffer : kernel.buffers) {
     if (buffer.space != kir::Space::kGlobal || buffer.is_table()) continue;

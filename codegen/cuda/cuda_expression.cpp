@@ -126,6 +126,9 @@ KernelNames::KernelNames(const kir::Kernel& kernel) {
   for (uint32_t i = 0; i < kernel.mbarriers.size(); ++i) {
     mbarriers[kir::MbarrierId{i}] = names.take(kernel.mbarriers[kir::MbarrierId{i}].name);
   }
+  for (uint32_t i = 0; i < kernel.tensor_maps.size(); ++i) {
+    tensor_maps[kir::TensorMapId{i}] = names.take(kernel.tensor_maps[kir::TensorMapId{i}].name);
+  }
   for (uint32_t i = 0; i < kernel.params.size(); ++i) {
     params[kir::ParamId{i}] = names.take(kernel.params[kir::ParamId{i}].name);
   }

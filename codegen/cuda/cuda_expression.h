@@ -18,6 +18,7 @@ struct KernelNames {
   std::string table;  ///< The argument that holds all tables.
   IdMap<kir::BufferId, std::string> buffers;
   IdMap<kir::MbarrierId, std::string> mbarriers;
+  IdMap<kir::TensorMapId, std::string> tensor_maps;
   IdMap<kir::ParamId, std::string> params;
   IdMap<kir::VarId, std::string> vars;
 };

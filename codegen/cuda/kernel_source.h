@@ -53,6 +53,7 @@ struct KernelSource {
   bool dynamic_shared = false;
   bool starts_early = false;  ///< The kernel waits for its predecessor itself, and may be launched
                               ///< early (programmatic dependent launch).
+  int64_t tensor_maps = 0;    ///< Tensor maps, the last arguments. No launch encodes them yet.
   friend bool operator==(const KernelSource&, const KernelSource&) = default;
 };
 

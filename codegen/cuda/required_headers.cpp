@@ -26,6 +26,7 @@ class Headers {
         std::ranges::any_of(kernel_.vars, is_stored)) {
       names_.insert("types.cuh");
     }
+    if (!kernel_.tensor_maps.empty()) names_.insert("tensor_map.cuh");
     if (!kernel_.mbarriers.empty()) names_.insert("mbarrier.cuh");
     // vector.cuh includes types.cuh.
     if (names_.contains("vector.cuh")) names_.erase("types.cuh");
@@ -64,6 +65,7 @@ class Headers {
   void visit(const kir::AsyncWait&) { names_.insert("async_copy.cuh"); }
   void visit(const kir::LoadMatrix&) { names_.insert("mma.cuh"); }
   void visit(const kir::Mma&) { names_.insert("mma.cuh"); }
+  void visit(const kir::ProxyFence&) { names_.insert("mbarrier.cuh"); }
   void visit(const kir::GroupBarrier&) { names_.insert("mbarrier.cuh"); }
   void visit(const kir::SetMaxRegisters&) { names_.insert("mbarrier.cuh"); }
   void visit(const kir::ClusterStore&) { names_.insert("cluster.cuh"); }
@@ -74,8 +76,8 @@ class Headers {
   void visit(const kir::AtomicCount&) { names_.insert("device_order.cuh"); }
   void visit(const kir::LaunchDependents&) { names_.insert("dependent_launch.cuh"); }
   void visit(const kir::WaitForPrevious&) { names_.insert("dependent_launch.cuh"); }
-  // The statements below are printed without a header, or with the header of mbarriers, which is
-  // included for a declared mbarrier.
+  // The statements below are printed without a header, or with the header of mbarriers or tensor
+  // maps, which is included where one is declared.
   void visit(const kir::Comment&) {}
   void visit(const kir::Assign&) {}
   void visit(const kir::SetElement&) {}
@@ -84,6 +86,7 @@ class Headers {
   void visit(const kir::InitMbarriers&) {}
   void visit(const kir::ExpectBytes&) {}
   void visit(const kir::BulkCopy&) {}
+  void visit(const kir::TensorCopy&) {}
   void visit(const kir::MbarrierArrive&) {}
   void visit(const kir::MbarrierWait&) {}
   void visit(const kir::Barrier&) {}

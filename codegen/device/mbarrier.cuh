@@ -25,6 +25,10 @@ SINTER_DEVICE void mbarrier_fence_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
+// Orders the thread's loads and stores of shared memory before what bulk copies write there, for
+// whoever comes after the thread (PTX ISA, "Async proxy").
+SINTER_DEVICE void proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
 // One arrival; orders what the thread did before it. A thread that has waited for the phase may
 // fill by bulk copies what others have read before they arrived: those copies take another way to
 // shared memory than loads do, and only the fence holds them back until the loads are through (PTX

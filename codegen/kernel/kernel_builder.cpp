@@ -355,6 +355,12 @@ MbarrierId KernelBuilder::add_mbarriers(std::string name, int64_t count, int64_t
       {.name = unique_name(name), .count = count, .arrivals = arrivals});
 }
 
+TensorMapId KernelBuilder::add_tensor_map(TensorMap map) {
+  SINTER_CHECK(kernel_->buffers.contains(map.buffer), "{} of {}", map.name, map.buffer);
+  map.name = unique_name(map.name);
+  return kernel_->tensor_maps.push_back(std::move(map));
+}
+
 VarId KernelBuilder::add_var(std::string name, DType type, int64_t groups, int64_t lanes) {
   SINTER_CHECK(groups >= 1 && lanes >= 1, "{}[{}][{}]", name, groups, lanes);
   return kernel_->vars.push_back(

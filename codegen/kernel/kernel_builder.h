@@ -59,6 +59,7 @@ class KernelBuilder {
   ParamId add_param(std::string name, DType type = DType::kI64);
   BufferId add_buffer(Buffer buffer);
   MbarrierId add_mbarriers(std::string name, int64_t count, int64_t arrivals);
+  TensorMapId add_tensor_map(TensorMap map);
   VarId add_var(std::string name, DType type, int64_t groups = 1, int64_t lanes = 1);
 
   // ---- Statements

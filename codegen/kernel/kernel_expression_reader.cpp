@@ -44,6 +44,13 @@ MbarrierId KernelExpressionReader::mbarrier() {
   return id;
 }
 
+TensorMapId KernelExpressionReader::tensor_map() {
+  const Token at = token();
+  const auto id = new_id<TensorMapTag>();
+  if (!kernel_.tensor_maps.contains(id)) fail_at(at, "there is no such tensor map");
+  return id;
+}
+
 ParamId KernelExpressionReader::param() {
   const Token at = token();
   const auto id = new_id<ParamTag>();

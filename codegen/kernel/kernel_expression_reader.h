@@ -22,6 +22,7 @@ class KernelExpressionReader : protected KernelTokenReader {
   kir::VarId var();
   kir::BufferId buffer();
   kir::MbarrierId mbarrier();
+  kir::TensorMapId tensor_map();
   kir::ParamId param();
 
   kir::ExprId expr();

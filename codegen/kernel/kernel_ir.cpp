@@ -91,6 +91,12 @@ ArgumentLayout argument_layout(const Kernel& kernel) {
   return layout;
 }
 
+int64_t box_elements(const TensorMap& map) {
+  int64_t elements = 1;
+  for (const MapAxis& axis : map.axes) elements *= axis.box;
+  return elements;
+}
+
 int64_t shared_bytes(const Kernel& kernel) {
   int64_t end = 0;
   for (const Buffer& buffer : kernel.buffers) {

@@ -49,6 +49,9 @@ struct ParamTag {
 struct MbarrierTag {
   static constexpr char kPrefix[] = "%m";
 };
+struct TensorMapTag {
+  static constexpr char kPrefix[] = "%t";
+};
 struct ExprTag {
   static constexpr char kPrefix[] = "%e";
 };
@@ -59,6 +62,7 @@ using BufferId = Id<BufferTag>;
 using VarId = Id<VarTag>;
 using ParamId = Id<ParamTag>;
 using MbarrierId = Id<MbarrierTag>;
+using TensorMapId = Id<TensorMapTag>;
 using ExprId = Id<ExprTag>;
 using StmtId = Id<StmtTag>;
 
@@ -100,6 +104,47 @@ struct Mbarrier {
 };
 /// Size and alignment of one mbarrier.
 inline constexpr int64_t kMbarrierBytes = 8;
+
+/// One axis of a tensor map.
+struct MapAxis {
+  int64_t size = 0;    ///< Elements; 0 with `launched`.
+  ParamId launched{};  ///< Valid: the size is the launch value of this parameter instead.
+  int64_t stride = 1;  ///< Elements between neighbours along the axis; 1 for axis 0.
+  int64_t box = 1;     ///< Elements that a copy has along the axis, 1 to 256.
+  friend bool operator==(const MapAxis&, const MapAxis&) = default;
+};
+/// How TensorCopy reads a global tensor: all that the CUDA driver API encodes in a CUtensorMap
+/// ("cuTensorMapEncodeTiled") but the address. A kernel takes its maps by value, one argument of
+/// kTensorMapBytes each, in the order of the table, behind all other arguments. The buffer is a
+/// pointer argument too, whether or not anything else uses it: pointers are those of all single
+/// tensors, and a launch takes the address in a map from there.
+struct TensorMap {
+  static constexpr int64_t kMostAxes = 5;
+  static constexpr int64_t kMostBox = 256;
+
+  std::string name;
+  BufferId buffer;              ///< A single tensor, which is read.
+  int64_t offset = 0;           ///< Elements from the start of the buffer to index 0 of all axes.
+  std::vector<MapAxis> axes{};  ///< 1 to 5, innermost first.
+  int64_t swizzle = 0;  ///< Bytes, see swizzled(). If not 0, a box has as many along axis 0.
+  friend bool operator==(const TensorMap&, const TensorMap&) = default;
+};
+/// Size of a CUtensorMap, an array of 16 words of 8 bytes at a multiple of 64.
+inline constexpr int64_t kTensorMapBytes = 128;
+/// Elements of a box, which one TensorCopy moves.
+int64_t box_elements(const TensorMap& map);
+
+/// Address in shared memory of what would be at `address` without a swizzle of 32, 64 or 128 bytes:
+/// in each unit of so many bytes, the number of a chunk of 16 bytes changes in the bits that are
+/// set in the number of the line of 128 bytes (PTX ISA, "Tensor swizzling modes"). 0: no swizzle.
+constexpr int64_t swizzled(int64_t address, int64_t swizzle) {
+  if (swizzle == 0) return address;
+  const int64_t chunks = swizzle / 16;
+  return address ^ (((address / 128) & (chunks - 1)) * 16);
+}
+/// Bytes after which the pattern of a swizzle repeats; without one, the alignment of a TensorCopy
+/// (PTX ISA, "cp.async.bulk.tensor").
+constexpr int64_t swizzle_period(int64_t swizzle) { return swizzle == 0 ? 128 : 8 * swizzle; }
 
 /// Registers of one thread: groups x lanes elements. `lanes` is the vector width of loads and
 /// stores on the tile.
@@ -306,9 +351,8 @@ struct ExpectBytes {
 /// both addresses are multiples of 16. Every active thread starts a copy of its own, so the
 /// statement is executed by one thread. The bytes count towards the current phase of array[index].
 /// A thread that has waited for this phase, or is ordered after such a thread, may read them.
-/// Nothing orders the copy after plain stores to the same bytes, so its destination must not be
-/// stored to. Some thread must wait for the block's last copy, so that shared memory and its
-/// mbarriers outlive the copy.
+/// Nothing but a ProxyFence orders the copy after plain stores to the same bytes. Some thread must
+/// wait for the block's last copy, so that shared memory and its mbarriers outlive the copy.
 struct BulkCopy {
   BufferId shared;
   ExprId shared_index;
@@ -319,6 +363,27 @@ struct BulkCopy {
   ExprId index;
   CacheHint hint = CacheHint::kDefault;
   friend bool operator==(const BulkCopy&, const BulkCopy&) = default;
+};
+/// Starts copying one box of a tensor to shared memory (PTX ISA, "cp.async.bulk.tensor"), as
+/// BulkCopy does and under its rules. The box begins at `coordinates`, i32, one for each axis of
+/// the map, innermost first; they may be negative. It is stored without gaps, axis 0 innermost,
+/// from shared[shared_index] on, at a multiple of swizzle_period() bytes, and swizzled as the map
+/// says. Elements outside of the tensor become 0 there, and count towards the phase like all
+/// others.
+struct TensorCopy {
+  BufferId shared;
+  ExprId shared_index;
+  TensorMapId map;
+  std::vector<ExprId> coordinates;
+  MbarrierId array;
+  ExprId index;
+  friend bool operator==(const TensorCopy&, const TensorCopy&) = default;
+};
+/// Orders the thread's earlier stores to shared memory before bulk and tensor copies to the same
+/// bytes, which take another way to memory than stores do (PTX ISA, "Async proxy"). It orders no
+/// threads: a barrier follows, and after it any thread may start those copies.
+struct ProxyFence {
+  friend bool operator==(const ProxyFence&, const ProxyFence&) = default;
 };
 /// One arrival at array[index]. The thread's earlier accesses are ordered before the later accesses
 /// of any thread that has waited for the phase, including the bulk copies that the latter starts.
@@ -544,10 +609,11 @@ struct AllReduce {
 
 using StmtKind =
     std::variant<Comment, Declare, Assign, SetElement, For, If, Load, Store, AsyncCopy, AsyncCommit,
-                 AsyncWait, InitMbarriers, ExpectBytes, BulkCopy, MbarrierArrive, ClusterStore,
-                 MbarrierWait, ClusterBarrier, ClusterArrive, ClusterWait, Barrier, GroupBarrier,
-                 SetMaxRegisters, LaunchDependents, WaitForPrevious, WarpBarrier, DeviceFence,
-                 AtomicCount, ShuffleXor, LaneExtreme, LoadMatrix, Mma, AllReduce>;
+                 AsyncWait, InitMbarriers, ExpectBytes, BulkCopy, TensorCopy, ProxyFence,
+                 MbarrierArrive, ClusterStore, MbarrierWait, ClusterBarrier, ClusterArrive,
+                 ClusterWait, Barrier, GroupBarrier, SetMaxRegisters, LaunchDependents,
+                 WaitForPrevious, WarpBarrier, DeviceFence, AtomicCount, ShuffleXor, LaneExtreme,
+                 LoadMatrix, Mma, AllReduce>;
 struct Stmt {
   StmtKind kind;
   friend bool operator==(const Stmt&, const Stmt&) = default;
@@ -571,6 +637,7 @@ struct Kernel {
   IdVector<ParamId, Param> params;
   IdVector<BufferId, Buffer> buffers;
   IdVector<MbarrierId, Mbarrier> mbarriers;
+  IdVector<TensorMapId, TensorMap> tensor_maps;
   IdVector<VarId, Var> vars;
   IdVector<ExprId, Expr> exprs;
   IdVector<StmtId, Stmt> stmts;

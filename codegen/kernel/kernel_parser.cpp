@@ -79,6 +79,10 @@ class Parser : private KernelExpressionReader {
       mbarrier_declaration();
       return true;
     }
+    if (accept_word("tensor_map")) {
+      tensor_map_declaration();
+      return true;
+    }
     if (accept_word("register")) {
       var_declaration();
       return true;
@@ -132,6 +136,31 @@ class Parser : private KernelExpressionReader {
     mbarrier.arrivals = integer();
     if (accept_word("offset")) mbarrier.offset = integer();
     kernel_.mbarriers.push_back(std::move(mbarrier));
+  }
+
+  void tensor_map_declaration() {
+    const Token at = token();
+    const auto id = new_id<TensorMapTag>();
+    if (id.index != kernel_.tensor_maps.size()) fail_at(at, "tensor maps are numbered in order");
+    TensorMap map{.name = name(), .buffer = {}};
+    expect_word("of");
+    map.buffer = buffer();
+    if (accept_word("offset")) map.offset = integer();
+    if (accept_word("swizzle")) map.swizzle = integer();
+    while (accept_word("axis")) {
+      MapAxis axis;
+      if (at_id(ParamTag::kPrefix)) {
+        axis.launched = param();
+      } else {
+        axis.size = integer();
+      }
+      expect_word("stride");
+      axis.stride = integer();
+      expect_word("box");
+      axis.box = integer();
+      map.axes.push_back(axis);
+    }
+    kernel_.tensor_maps.push_back(std::move(map));
   }
 
   VarId var_declaration() {
@@ -201,6 +230,8 @@ class Parser : private KernelExpressionReader {
     if (accept_word("init_mbarriers")) return InitMbarriers{};
     if (accept_word("expect_bytes")) return expect_bytes_statement();
     if (accept_word("bulk_copy")) return bulk_copy_statement();
+    if (accept_word("tensor_copy")) return tensor_copy_statement();
+    if (accept_word("proxy_fence")) return ProxyFence{};
     if (accept_word("mbarrier_arrive")) {
       const MbarrierId array = mbarrier();
       return MbarrierArrive{array, buffer_index()};
@@ -371,6 +402,27 @@ class Parser : private KernelExpressionReader {
     copy.array = mbarrier();
     copy.index = buffer_index();
     copy.hint = hint();
+    return copy;
+  }
+
+  StmtKind tensor_copy_statement() {
+    TensorCopy copy{.shared = buffer(),
+                    .shared_index = {},
+                    .map = {},
+                    .coordinates = {},
+                    .array = {},
+                    .index = {}};
+    copy.shared_index = buffer_index();
+    expect("=");
+    copy.map = tensor_map();
+    expect("[");
+    do {
+      copy.coordinates.push_back(expr());
+    } while (accept(","));
+    expect("]");
+    expect_word("mbarrier");
+    copy.array = mbarrier();
+    copy.index = buffer_index();
     return copy;
   }
 

@@ -75,6 +75,7 @@ class Printer {
     }
     for (uint32_t i = 0; i < kernel_.buffers.size(); ++i) print(BufferId{i});
     for (uint32_t i = 0; i < kernel_.mbarriers.size(); ++i) print(MbarrierId{i});
+    for (uint32_t i = 0; i < kernel_.tensor_maps.size(); ++i) print(TensorMapId{i});
     print_undeclared();
     print(kernel_.body);
     --depth_;
@@ -107,6 +108,19 @@ class Printer {
     std::string text = fmt::format("mbarrier {} {} count {} arrivals {}", id,
                                    name_text(mbarrier.name), mbarrier.count, mbarrier.arrivals);
     if (mbarrier.offset != -1) text += fmt::format(" offset {}", mbarrier.offset);
+    line(text);
+  }
+
+  void print(TensorMapId id) {
+    const TensorMap& map = kernel_.tensor_maps[id];
+    std::string text = fmt::format("tensor_map {} {} of {}", id, name_text(map.name), map.buffer);
+    if (map.offset != 0) text += fmt::format(" offset {}", map.offset);
+    if (map.swizzle != 0) text += fmt::format(" swizzle {}", map.swizzle);
+    for (const MapAxis& axis : map.axes) {
+      const std::string size =
+          axis.launched.valid() ? fmt::format("{}", axis.launched) : fmt::format("{}", axis.size);
+      text += fmt::format(" axis {} stride {} box {}", size, axis.stride, axis.box);
+    }
     line(text);
   }
 
@@ -197,6 +211,14 @@ class Printer {
                      place(s.global, s.global_index), text(s.elements), place(s.array, s.index),
                      hint(s.hint)));
   }
+  void print(const TensorCopy& s) {
+    std::string coordinates;
+    for (const ExprId id : s.coordinates)
+      coordinates += (coordinates.empty() ? "" : ", ") + text(id);
+    line(fmt::format("tensor_copy {} = {}[{}] mbarrier {}", place(s.shared, s.shared_index), s.map,
+                     coordinates, place(s.array, s.index)));
+  }
+  void print(const ProxyFence&) { line("proxy_fence"); }
   void print(const MbarrierArrive& s) {
     line(fmt::format("mbarrier_arrive {}", place(s.array, s.index)));
   }

@@ -99,6 +99,10 @@ void visit_exprs(S& stmt, const Visit& visit_valid) {
           visit(s.global_index);
           visit(s.elements);
           visit(s.index);
+        } else if constexpr (is_one_of<T, TensorCopy>) {
+          visit(s.shared_index);
+          for (auto& coordinate : s.coordinates) visit(coordinate);
+          visit(s.index);
         } else if constexpr (is_one_of<T, MbarrierArrive>) {
           visit(s.index);
         } else if constexpr (is_one_of<T, ClusterStore>) {
@@ -130,9 +134,10 @@ void visit_exprs(S& stmt, const Visit& visit_valid) {
           visit(s.group);
           visit(s.parity);
         } else {
-          static_assert(is_one_of<T, Comment, AsyncCommit, AsyncWait, InitMbarriers, ClusterBarrier,
-                                  ClusterArrive, ClusterWait, Barrier, SetMaxRegisters,
-                                  LaunchDependents, WaitForPrevious, WarpBarrier, DeviceFence>);
+          static_assert(
+              is_one_of<T, Comment, AsyncCommit, AsyncWait, InitMbarriers, ProxyFence,
+                        ClusterBarrier, ClusterArrive, ClusterWait, Barrier, SetMaxRegisters,
+                        LaunchDependents, WaitForPrevious, WarpBarrier, DeviceFence>);
         }
       },
       stmt);

@@ -115,6 +115,8 @@ void UniformityAnalysis::visit(const Block& block, Uniformity control) {
                    [](const InitMbarriers&) {},
                    [](const ExpectBytes&) {},
                    [](const BulkCopy&) {},
+                   [](const TensorCopy&) {},
+                   [](const ProxyFence&) {},
                    [](const MbarrierArrive&) {},
                    [](const ClusterStore&) {},
                    [](const MbarrierWait&) {},

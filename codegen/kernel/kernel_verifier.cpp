@@ -379,6 +379,47 @@ class StatementVerifier : private ScopeVerifier {
     check_bulk_bytes(s.elements, bytes_of(global.type));
   }
 
+  void check(const TensorCopy& s, Uniformity) {
+    check_mbarrier(s.array, s.index);
+    const TensorMap& map = kernel_.tensor_maps[s.map];
+    check_copy(s.shared, map.buffer);
+    if (s.coordinates.size() != map.axes.size()) {
+      report("{} coordinates of {} ({}), which has {} axes", s.coordinates.size(), s.map, map.name,
+             map.axes.size());
+    }
+    for (const ExprId coordinate : s.coordinates) {
+      if (type_of(coordinate) != DType::kI32)
+        report("a coordinate is {}, not i32", type_of(coordinate));
+    }
+    check_swizzled(s.shared, swizzle_period(map.swizzle));
+    check_whole_index(s.shared, s.shared_index, swizzle_period(map.swizzle), 0);
+    check_constant(s.shared_index, "index of a box", 0,
+                   kernel_.buffers[s.shared].count - box_elements(map));
+  }
+
+  /// Reports a shared buffer that does not start where a pattern of `period` bytes does.
+  void check_swizzled(BufferId id, int64_t period) {
+    const Buffer& buffer = kernel_.buffers[id];
+    if (buffer.alignment < period) {
+      report("{} ({}) is aligned to {}, not {}", id, buffer.name, buffer.alignment, period);
+    } else if (stage_ == KernelStage::kLowered && buffer.offset % period != 0) {
+      report("{} ({}) is at offset {}, not at a multiple of {}", id, buffer.name, buffer.offset,
+             period);
+    }
+  }
+
+  /// Checks the type of an index, and that it begins at most `room` bytes behind a multiple of
+  /// `period`.
+  void check_whole_index(BufferId id, ExprId index, int64_t period, int64_t room) {
+    if (!is_index(type_of(index))) report("index into {} is {}", id, type_of(index));
+    const auto* constant = std::get_if<IntegerConstant>(&kernel_.exprs[index].kind);
+    const int64_t size = bytes_of(kernel_.buffers[id].type);
+    if (constant == nullptr || constant->value % (period / size) * size <= room) return;
+    report("element {} of {} is at no multiple of {} bytes", constant->value, id, period);
+  }
+
+  void check(const ProxyFence&, Uniformity) {}
+
   void check(const MbarrierArrive& s, Uniformity) { check_mbarrier(s.array, s.index); }
 
   void check(const ClusterStore& s, Uniformity) {

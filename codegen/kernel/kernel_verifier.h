@@ -50,6 +50,9 @@ struct KernelViolation {
 ///             reductions by the whole warp. A
 ///             reduction's group is a power of two that divides the block, or one with a barrier of
 ///             its own that fits into the block; no reduction is left when lowered.
+/// Tensor maps read a single global tensor along 1 to 5 axes; offset, outer strides and the inner
+///             box are multiples of 16 bytes, a swizzle is as wide as that; copies go to shared
+///             buffers that are aligned to the period of the swizzle.
 /// Mbarriers   are initialised once, outside of control flow, before their first use. Constant
 ///             indices, parities, barrier numbers and byte counts are in range; bulk copies go from
 ///             global to shared memory of one type, in units of 16 bytes.

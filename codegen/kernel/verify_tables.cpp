@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "codegen/kernel/kernel_traversal.h"
+#include "codegen/kernel/matrix_limits.h"
 #include "fusion_ir/result.h"
 #include "scheduler/budgets/device_limits.h"
 
@@ -35,6 +36,10 @@ class TableVerifier {
     check_declarations();
     for (uint32_t i = 0; i < kernel_.buffers.size(); ++i) check(BufferId{i});
     for (uint32_t i = 0; i < kernel_.mbarriers.size(); ++i) check(MbarrierId{i});
+    for (uint32_t i = 0; i < kernel_.tensor_maps.size(); ++i) {
+      for (const std::string& problem : problems_of(kernel_, kernel_.tensor_maps[TensorMapId{i}]))
+        report(fmt::format("{}", TensorMapId{i}), "{}", problem);
+    }
     if (stage_ == KernelStage::kLowered) check_placement();
     for (uint32_t i = 0; i < kernel_.exprs.size(); ++i) check(ExprId{i});
     check(kernel_.body);
@@ -256,6 +261,12 @@ class TableVerifier {
                      check_buffer(s.global);
                      check_mbarrier(s.array);
                    },
+                   [&](const TensorCopy& s) {
+                     check_buffer(s.shared);
+                     check_id(where, kernel_.tensor_maps, s.map);
+                     check_mbarrier(s.array);
+                   },
+                   [](const ProxyFence&) {},
                    [&](const MbarrierArrive& s) { check_mbarrier(s.array); },
                    [&](const ClusterStore& s) {
                      check_buffer(s.shared);

@@ -47,6 +47,8 @@ class Liveness {
                           [](const kir::InitMbarriers&) { return true; },
                           [](const kir::ExpectBytes&) { return true; },
                           [](const kir::BulkCopy&) { return true; },
+                          [](const kir::TensorCopy&) { return true; },
+                          [](const kir::ProxyFence&) { return true; },
                           [](const kir::MbarrierArrive&) { return true; },
                           [](const kir::ClusterStore&) { return true; },
                           [](const kir::MbarrierWait&) { return true; },

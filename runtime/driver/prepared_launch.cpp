@@ -38,6 +38,13 @@ int64_t blocks_of(const KernelSource& source) {
 Result<PreparedLaunch> PreparedLaunch::prepare(DeviceDriver& driver, FunctionHandle function,
                                                const KernelSource& source) {
   SINTER_CHECK_OP(source.params.size(), ==, source.param_values.size());
+  if (source.tensor_maps > 0) {
+    return fail(
+        {.kind = ErrorKind::kUnsupported,
+         .message = fmt::format("kernel {}: launches encode no tensor maps, of which it has {}",
+                                source.entry, source.tensor_maps),
+         .remedy = "use a schedule without tensor copies"});
+  }
   const size_t arguments =
       source.buffers.size() + source.params.size() + (source.table.empty() ? 0 : 1);
   if (arguments > kMaxKernelArguments) {

@@ -25,7 +25,8 @@ int64_t blocks_of(const KernelSource& source);
 class PreparedLaunch {
  public:
   /// Fails with kInvalidArgument when the grid, the block, a scalar, the number of arguments or
-  /// their bytes exceed what a launch can carry. No work at all makes a launch that does nothing.
+  /// their bytes exceed what a launch can carry, and with kUnsupported for a kernel with tensor
+  /// maps. No work at all makes a launch that does nothing.
   static Result<PreparedLaunch> prepare(DeviceDriver& driver, FunctionHandle function,
                                         const KernelSource& source);
 

@@ -39,6 +39,13 @@ BlockExecutor::BlockExecutor(const kir::Kernel& kernel, const Program& program,
       device_order_(&order_),
       warps_(static_cast<size_t>(kernel.cluster * kernel.threads / kLanes)) {
   global_->ordered_by(&device_order_);
+  for (const kir::TensorMap& map : kernel.tensor_maps) {
+    std::vector<int64_t>& sizes = map_sizes_.emplace_back();
+    for (const kir::MapAxis& axis : map.axes) {
+      const bool is_launched = kernel.params.contains(axis.launched);
+      sizes.push_back(is_launched ? launch.params[axis.launched.index] : axis.size);
+    }
+  }
   for (int64_t rank = 0; rank < kernel.cluster; ++rank) {
     mbarriers_.emplace_back(kernel, rank, &order_, log);
     shared_.emplace_back(kernel, limits.check_races, &order_, log);
@@ -208,6 +215,14 @@ void BlockExecutor::advance(Warp* warp, int64_t steps) {
         break;
       case Opcode::kBulkCopy:
         start_bulk_copy(warp, instruction);
+        break;
+      case Opcode::kTensorCopy:
+        start_tensor_copy(warp, instruction);
+        break;
+      case Opcode::kProxyFence:
+        if (!limits_.check_races) break;
+        for (uint32_t lanes = warp->mask; lanes != 0; lanes &= lanes - 1)
+          order_.fence_proxy(warp->first_actor + std::countr_zero(lanes));
         break;
       case Opcode::kClusterStore:
         store_in_cluster(warp, instruction);

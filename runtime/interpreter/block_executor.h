@@ -77,6 +77,7 @@ class BlockExecutor {
     int64_t bytes = 0;
     int64_t to = 0;                   ///< Address in shared memory.
     const std::byte* from = nullptr;  ///< Global memory; else what `value` holds.
+    std::vector<std::byte> box{};     ///< If not empty, what arrives.
     std::array<std::byte, 8> value{};
   };
   struct Warp {
@@ -126,6 +127,11 @@ class BlockExecutor {
   void check_written(Warp* warp, const Instruction& instruction);
   void arrive(Warp* warp, const Instruction& instruction);
   void start_bulk_copy(Warp* warp, const Instruction& instruction);
+  void start_tensor_copy(Warp* warp, const Instruction& instruction);
+  /// What a tensor copy of one thread brings, in the order of shared memory from the start of the
+  /// box on.
+  std::vector<std::byte> read_box(const Access& source, const kir::TensorCopy& copy,
+                                  const std::vector<int64_t>& coordinates);
   void store_in_cluster(Warp* warp, const Instruction& instruction);
   void land(size_t transfer);
   /// All lanes come to the cluster's barrier in two halves, and the last ones wake who waits.
@@ -170,7 +176,8 @@ class BlockExecutor {
   FindingLog* log_;
   HappensBefore order_;
   DeviceOrder device_order_;
-  std::vector<Mbarriers> mbarriers_;  ///< By rank.
+  std::vector<std::vector<int64_t>> map_sizes_;  ///< By tensor map and axis.
+  std::vector<Mbarriers> mbarriers_;             ///< By rank.
   std::vector<SharedMemory> shared_;
   std::vector<Warp> warps_;  ///< Block by block.
   std::vector<Transfer> transfers_;

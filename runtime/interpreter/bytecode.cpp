@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "codegen/kernel/matrix_limits.h"
 #include "fusion_ir/error.h"
 #include "runtime/interpreter/expression_compiler.h"
 #include "runtime/interpreter/mma_lanes.h"
@@ -338,6 +339,44 @@ class Compiler {
                .buffer = stmt.shared,
                .source_buffer = stmt.global,
                .mbarrier = checked(stmt.array)});
+  }
+
+  void statement(kir::StmtId, const kir::TensorCopy& stmt) {
+    if (!kernel_.tensor_maps.contains(stmt.map))
+      out_.malformed(fmt::format("there is no {}", stmt.map));
+    const kir::TensorMap& map = kernel_.tensor_maps[stmt.map];
+    if (const auto problems = problems_of(kernel_, map); !problems.empty())
+      out_.malformed(problems.front());
+    if (stmt.coordinates.size() != map.axes.size()) {
+      out_.malformed(
+          fmt::format("{} coordinates of {} axes", stmt.coordinates.size(), map.axes.size()));
+    }
+    const kir::Buffer& shared = accessed(stmt.shared, 1, kir::Access::kWrite);
+    check_copy(shared, accessed(map.buffer, 1, kir::Access::kRead));
+    const int32_t to = out_.index_register(stmt.shared_index);
+    const int32_t index = out_.index_register(stmt.index);
+    const int32_t coordinates =
+        out_.temporaries(DType::kI64, static_cast<int64_t>(stmt.coordinates.size()));
+    for (size_t i = 0; i < stmt.coordinates.size(); ++i) {
+      const int32_t coordinate = i32_register(stmt.coordinates[i], "coordinates");
+      out_.emit({.opcode = Opcode::kCompute,
+                 .element_bytes = static_cast<uint8_t>(bytes_of(DType::kI64)),
+                 .result = coordinates + static_cast<int32_t>(i * kLanes * sizeof(int64_t)),
+                 .a = coordinate,
+                 .function = cast_lanes(DType::kI32, DType::kI64)});
+    }
+    out_.emit({.opcode = Opcode::kTensorCopy,
+               .element_bytes = static_cast<uint8_t>(bytes_of(shared.type)),
+               .result = index,
+               .a = to,
+               .b = coordinates,
+               .buffer = stmt.shared,
+               .source_buffer = map.buffer,
+               .mbarrier = checked(stmt.array)});
+  }
+
+  void statement(kir::StmtId, const kir::ProxyFence&) {
+    out_.emit({.opcode = Opcode::kProxyFence});
   }
 
   void statement(kir::StmtId, const kir::ClusterStore& stmt) {

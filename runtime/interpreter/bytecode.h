@@ -38,9 +38,12 @@ enum class Opcode : uint8_t {
   kAsyncCommit,
   kAsyncWait,  ///< Until `width` groups are left; -1: for all copies.
   kInitMbarriers,
-  kArrive,        ///< At mbarrier[a]; expects as many bytes as the i32 b says, if `width` is not 0.
-  kBulkCopy,      ///< Shared `buffer`[a] from global `source_buffer`[b], c elements, all i64;
-                  ///< `result` holds the index of the mbarrier.
+  kArrive,      ///< At mbarrier[a]; expects as many bytes as the i32 b says, if `width` is not 0.
+  kBulkCopy,    ///< Shared `buffer`[a] from global `source_buffer`[b], c elements, all i64;
+                ///< `result` holds the index of the mbarrier.
+  kTensorCopy,  ///< Shared `buffer`[a] from its map of `source_buffer`, at the coordinates in the
+                ///< registers from b on, all i64; `result` holds the index of the mbarrier.
+  kProxyFence,
   kClusterStore,  ///< Shared `buffer`[a], i64, in block b, i32, of the cluster = the register c;
                   ///< `result` holds the index of the mbarrier there.
   kMbarrierWait,  ///< For the parity b, i32, of mbarrier[a].

@@ -15,7 +15,8 @@ HappensBefore::HappensBefore(int64_t threads, int64_t mbarriers)
     : threads_(threads),
       actors_(static_cast<size_t>(threads + mbarriers)),
       known_(static_cast<size_t>(threads)),
-      now_(static_cast<size_t>(threads)) {
+      now_(static_cast<size_t>(threads)),
+      fences_(static_cast<size_t>(threads)) {
   start_cluster();
 }
 
@@ -24,6 +25,18 @@ void HappensBefore::start_cluster() {
   first_ = latest_ + 1;
   std::ranges::fill(known_, std::make_shared<const Clock>(actors_, latest_));
   std::ranges::fill(now_, first_);
+  for (std::vector<Time>& fences : fences_) fences.clear();
+}
+
+void HappensBefore::fence_proxy(int64_t thread) {
+  const auto at = static_cast<size_t>(thread);
+  fences_[at].push_back(++now_[at]);
+}
+
+bool HappensBefore::knows_fenced(int64_t thread, int64_t other, Time time) const {
+  const std::vector<Time>& fences = fences_[static_cast<size_t>(other)];
+  const auto next = std::ranges::upper_bound(fences, time);
+  return next != fences.end() && knows(thread, other, *next);
 }
 
 HappensBefore::Time HappensBefore::time_of_phase(uint32_t phase) {

@@ -34,6 +34,11 @@ class HappensBefore {
     return actor == thread ||
            time <= (*known_[static_cast<size_t>(thread)])[static_cast<size_t>(actor)];
   }
+  /// The thread executes a proxy fence.
+  void fence_proxy(int64_t thread);
+  /// Whether a proxy fence of `other` follows what that thread did at `time`, and comes before what
+  /// `thread` does next.
+  [[nodiscard]] bool knows_fenced(int64_t thread, int64_t other, Time time) const;
   [[nodiscard]] int64_t actor_of_mbarrier(int64_t mbarrier) const { return threads_ + mbarrier; }
   /// When a mbarrier completes its phase.
   Time time_of_phase(uint32_t phase);
@@ -54,9 +59,10 @@ class HappensBefore {
   int64_t threads_;
   size_t actors_;
   Time first_ = 0;
-  Time latest_ = 0;            ///< Of all times there were.
-  std::vector<Shared> known_;  ///< By thread; its own entry is not kept up.
-  std::vector<Time> now_;      ///< By thread.
+  Time latest_ = 0;                        ///< Of all times there were.
+  std::vector<Shared> known_;              ///< By thread; its own entry is not kept up.
+  std::vector<Time> now_;                  ///< By thread.
+  std::vector<std::vector<Time>> fences_;  ///< By thread, times just after proxy fences, ascending.
 };
 
 }  // namespace sinter::interpreter

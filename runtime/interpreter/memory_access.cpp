@@ -167,7 +167,7 @@ void copy_active(std::byte* to, const std::byte* from, uint32_t mask, size_t ele
 
 uint32_t locate(const Access& access, const Extent& extent, LaneAddresses* addresses,
                 FindingLog* log) {
-  const int64_t needed = std::min(kVectorBytes, access.bytes);
+  const int64_t needed = access.any_alignment ? 1 : std::min(kVectorBytes, access.bytes);
   const int64_t lowest_index = extent.low / access.element_bytes;
   const int64_t highest_index = extent.high / access.element_bytes;
   std::array<int64_t, kLanes> indices;

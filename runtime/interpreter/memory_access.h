@@ -48,6 +48,7 @@ struct Access {
   const std::byte* index = nullptr;  ///< A register of i64.
   int64_t element_bytes = 4;
   int64_t bytes = 4;
+  bool any_alignment = false;  ///< Of a tensor copy, whose boxes may begin at any element.
 };
 
 /// The bytes an access may touch, as offsets from element 0, and the address of element 0 modulo

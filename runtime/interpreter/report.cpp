@@ -102,6 +102,11 @@ class StmtDescription {
                        s.shared_index, buffer(s.global), s.global_index, s.elements,
                        mbarrier(s.array), s.index);
   }
+  std::string operator()(const kir::TensorCopy& s) const {
+    return fmt::format("tensor copy {}[{}] from {}, at {}[{}]", buffer(s.shared), s.shared_index,
+                       kernel_.tensor_maps[s.map].name, mbarrier(s.array), s.index);
+  }
+  std::string operator()(const kir::ProxyFence&) const { return "proxy fence"; }
   std::string operator()(const kir::MbarrierArrive& s) const {
     return fmt::format("arrive at {}[{}]", mbarrier(s.array), s.index);
   }

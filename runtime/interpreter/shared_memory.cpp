@@ -109,14 +109,15 @@ int64_t SharedMemory::start_bulk_copy(const Access& access, int64_t actor, Time 
   if (cells_.empty()) return address;
   bool is_reported = false;
   for_each_cell(address, access.bytes, [&](Cell& cell) {
-    // A store and a bulk copy take different ways to memory, which no barrier orders (PTX ISA,
-    // "Async proxy"). Copies that threads wait for have become theirs.
+    // A store and a bulk copy take different ways to memory, which barriers order after a fence
+    // only (PTX ISA, "Async proxy"). Copies that threads wait for have become theirs.
     if (cell.write_time >= order_->first_time() && order_->is_thread(cell.writer) &&
-        cell.copying == 0) {
+        cell.copying == 0 && !order_->knows_fenced(thread, cell.writer, cell.write_time)) {
       report(access, address, thread, "copies in bulk to",
              {.kind = FindingKind::kSharedRace,
               .other = cell.writer,
-              .problem = "has stored to it, which barriers do not order before a bulk copy"});
+              .problem = "has stored to it, which barriers do not order before a bulk copy "
+                         "without a proxy fence"});
       is_reported = true;
     }
     return !is_reported;

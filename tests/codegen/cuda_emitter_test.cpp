@@ -243,6 +243,35 @@ TEST(CudaEmitterTest, WritesMatricesAndGroupsOfCopies) {
 )"));
 }
 
+TEST(CudaEmitterTest, WritesTensorMapsAndTheirCopies) {
+  const kir::Kernel kernel = parsed(R"(
+kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {
+  param %p0 n : i64
+  buffer %b0 x : bf16 global read align 16
+  buffer %b1 s : bf16 shared readwrite align 1024 count 512 offset 0
+  buffer %b2 many : f32 global read align 16 tensors 2 values %v5
+  mbarrier %m0 full count 2 arrivals 1 offset 1024
+  tensor_map %t0 x of %b0 swizzle 128 axis 64 stride 1 box 64 axis %p0 stride 64 box 8
+  tensor_map %t1 tensor_copy of %b0 axis 640 stride 1 box 64
+  init_mbarriers
+  proxy_fence
+  tensor_copy %b1[0] = %t0[0, mul(thread_index, 8)] mbarrier %m0[1]
+  tensor_copy %b1[64] = %t1[-3] mbarrier %m0[0]
+})");
+  const std::string text = emit_cuda(kernel);
+  EXPECT_THAT(text, HasSubstr(R"(#include "mbarrier.cuh"
+#include "tensor_map.cuh"
+)"));
+  EXPECT_THAT(text, HasSubstr("k(const bf16* __restrict__ x, long long n, "
+                              "const __grid_constant__ KernelTable table,\n"
+                              "  const __grid_constant__ TensorMap x_2, "
+                              "const __grid_constant__ TensorMap v_tensor_copy) {\n"));
+  EXPECT_THAT(text, HasSubstr("  proxy_fence();\n"
+                              "  tensor_copy(s, x_2, full + 1, 0, (int)threadIdx.x * 8);\n"
+                              "  tensor_copy(s + 64, v_tensor_copy, full, -3);\n"));
+  EXPECT_EQ(make_kernel_source(kernel, {1}).tensor_maps, 2);
+}
+
 /// A tile of one group is a Vec, and one of several an array of them.
 TEST(CudaEmitterTest, NamesTheRegistersOfAMatrix) {
   const std::string text = emit_cuda(parsed(R"(

@@ -17,8 +17,11 @@ inline constexpr std::string_view kEverything =
   buffer %b5 many : f32 global read align 16 tensors 4 values %v5 %v9
   buffer %b6 none : bf16 global write align 2 tensors 1
   buffer %b7 sizes : i64 argument read align 8 count 4
+  buffer %b8 boxes : bf16 shared readwrite align 256 count 512
   mbarrier %m0 full count 3 arrivals 1 offset 1040
   mbarrier %m1 "not full" count 3 arrivals 64
+  tensor_map %t0 rows_of_x of %b0 offset 8 swizzle 32 axis %p1 stride 1 box 16 axis 7 stride 24 box 4
+  tensor_map %t1 "flat x" of %b0 axis 100 stride 1 box 64
   register %r3 unused : i8[2][4]
   // a comment; with \x0a and \\ and \"quotes\"
   //
@@ -60,6 +63,9 @@ inline constexpr std::string_view kEverything =
     bulk_copy %b2[0] = %b0[%r1] elements 512:i64 mbarrier %m0[2]
     bulk_copy %b2[0] = %b0[0] elements 8 mbarrier %m0[thread_index] evict_last
     bulk_copy %b2[0] = %b0[0] elements 8 mbarrier %m0[thread_index] evict_first
+    proxy_fence
+    tensor_copy %b8[mul(thread_index, 128)] = %t0[sub(%p1, 2), -3] mbarrier %m0[1]
+    tensor_copy %b8[0] = %t1[thread_index] mbarrier %m0[0]
     mbarrier_arrive %m1[0]
   }
   launch_dependents

@@ -20,6 +20,7 @@ Kernel kernel_with(std::string_view statements) {
   buffer %b1 s : f32 shared readwrite align 16 count 64
   buffer %b2 y : f32 global read align 16
   mbarrier %m0 m count 8 arrivals 1
+  tensor_map %t0 map of %b2 axis 64 stride 1 box 4 axis 4 stride 64 box 2
   register %r0 a : i32
   register %r1 t : f32[8][8]
   {}
@@ -46,6 +47,7 @@ constexpr std::array kStatements = {
     "async_copy %b1[1] = %b2[2] width 4 when 3",
     "expect_bytes %m0[1] 2",
     "bulk_copy %b1[1] = %b2[2] elements 3 mbarrier %m0[4]",
+    "tensor_copy %b1[1] = %t0[2, 3] mbarrier %m0[4]",
     "mbarrier_arrive %m0[1]",
     "mbarrier_wait %m0[1] parity 2",
     "cluster_store %b1[1] of 2 = %r0 mbarrier %m0[3]",
@@ -87,8 +89,8 @@ TEST(KernelTraversalTest, ReplacesEveryExpressionOnce) {
 }
 
 TEST(KernelTraversalTest, SkipsWhatIsLeftOut) {
-  for (const char* text :
-       {"var %r2 b : i32", "barrier", "// text", "all_reduce r threads 32 sum(%r0)"}) {
+  for (const char* text : {"var %r2 b : i32", "barrier", "proxy_fence", "// text",
+                           "all_reduce r threads 32 sum(%r0)"}) {
     const Kernel kernel = kernel_with(text);
     for_each_expr(first_of(kernel), [&](ExprId) { ADD_FAILURE() << text; });
   }

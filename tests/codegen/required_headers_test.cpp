@@ -68,6 +68,8 @@ TEST(RequiredHeadersTest, StatementsBringTheirs) {
            {"group_barrier 1 threads 32", "mbarrier.cuh"},
            {"set_max_registers decrease 24", "mbarrier.cuh"},
            {"mbarrier %m0 m count 1 arrivals 1 offset 256", "mbarrier.cuh"},
+           {"proxy_fence", "mbarrier.cuh"},
+           {"tensor_map %t0 m of %b0 axis 64 stride 1 box 4", "tensor_map.cuh"},
            {"cluster_barrier", "cluster.cuh"},
            {"cluster_arrive cluster_wait", "cluster.cuh"},
            {"device_fence", "device_order.cuh"},

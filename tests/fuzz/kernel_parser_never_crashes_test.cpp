@@ -22,6 +22,8 @@ constexpr std::string_view kSeeds[] = {
   buffer %b0 x : bf16 global read align 16 value %v4
   buffer %b1 y : f32 global readwrite align 8
   buffer %b2 s : bf16 shared readwrite align 16 count 512 offset 0
+  mbarrier %m0 full count 2 arrivals 1 offset 1024
+  tensor_map %t0 map of %b0 offset 8 swizzle 32 axis %p1 stride 1 box 16 axis 7 stride 24 box 4
   register %r3 unused : i8[2][4]
   // a comment; with \x0a and \\ and \"quotes\"
   let %r1 i : i64 = cast<i64>(add(thread_index, mul(block_index, grid_size)))
@@ -54,6 +56,9 @@ constexpr std::string_view kSeeds[] = {
   load_matrix %r10[0] = %b2[mul(rem(thread_index, 32), 8)] matrices 4
   load_matrix %r10[2] = %b2[mul(rem(thread_index, 8), 8)] matrices 1 transpose
   mma %r11[0] left %r10[0] right %r10[2]
+  init_mbarriers
+  proxy_fence
+  tensor_copy %b2[0] = %t0[0, %p1] mbarrier %m0[1]
 }
 )",
     R"(kernel @k threads 64 min_blocks 1 grid ceil(%p0 / 1) {
@@ -125,6 +130,8 @@ constexpr std::string_view kPieces[] = {"%r0",
                                         "align 3",
                                         "width 0",
                                         "matrices 4",
+                                        "axis 0 stride 9223372036854775807 box 256",
+                                        "swizzle -128",
                                         "pending 9223372036854775807",
                                         "width 4611686018427387904",
                                         "threads 0",

@@ -44,6 +44,16 @@ class PreparedLaunchTest : public ::testing::Test {
   LoadedKernel kernel_ = LoadedKernel::load(driver_, sample_kernel(), 4096).value();
 };
 
+TEST_F(PreparedLaunchTest, EncodesNoTensorMaps) {
+  KernelSource source = sample_source();
+  source.tensor_maps = 2;
+  const auto launch = prepare(source);
+  ASSERT_FALSE(launch);
+  EXPECT_EQ(launch.error().kind, ErrorKind::kUnsupported);
+  EXPECT_THAT(launch.error().message,
+              HasSubstr("launches encode no tensor maps, of which it has 2"));
+}
+
 TEST_F(PreparedLaunchTest, MayStartBeforeThePreviousKernelEndsIfItWaitsForItself) {
   std::vector<LaunchAttribute> attributes;
   driver_.set_kernel("sample_0", 4, [&](const LaunchConfig& used, std::span<const uint64_t>) {

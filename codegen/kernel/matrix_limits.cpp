@@ -1,0 +1,118 @@
+#include "codegen/kernel/matrix_limits.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace sinter {
+namespace {
+
+using namespace kir;  // NOLINT(google-build-using-namespace): this file is about nothing else
+
+/// Alignment of the address, the strides and the innermost box of a map (CUDA driver API,
+/// "cuTensorMapEncodeTiled").
+constexpr int64_t kMapUnit = 16;
+constexpr int64_t kMostSize = int64_t{1} << 32;
+constexpr int64_t kMostStrideBytes = (int64_t{1} << 40) - 1;
+/// Bytes that one phase of an mbarrier can count (PTX ISA, "mbarrier", tx-count).
+constexpr int64_t kMostBoxBytes = (1 << 20) - 1;
+
+class MapProblems {
+ public:
+  MapProblems(const Kernel& kernel, const TensorMap& map) : kernel_(kernel), map_(map) {}
+
+  std::vector<std::string> run() {
+    if (!kernel_.buffers.contains(map_.buffer)) {
+      report("{} of {}, which does not exist", map_.name, map_.buffer);
+      return std::move(problems_);
+    }
+    const Buffer& buffer = kernel_.buffers[map_.buffer];
+    element_bytes_ = bytes_of(buffer.type);
+    if (buffer.space != Space::kGlobal || buffer.is_table() || buffer.access == Access::kWrite)
+      report("{} of {}, which is no single global tensor that is read", map_.name, buffer.name);
+    if (buffer.alignment < kMapUnit) {
+      report("{} of {}, which is aligned to {}, not {}", map_.name, buffer.name, buffer.alignment,
+             kMapUnit);
+    }
+    if (map_.offset < 0 || map_.offset > kMostStrideBytes ||
+        map_.offset * element_bytes_ % kMapUnit != 0) {
+      report("{} begins at element {} of {} bytes, at no multiple of {} bytes", map_.name,
+             map_.offset, element_bytes_, kMapUnit);
+    }
+    const auto axes = std::ssize(map_.axes);
+    if (axes < 1 || axes > TensorMap::kMostAxes) {
+      report("{} has {} axes, not 1 to {}", map_.name, axes, TensorMap::kMostAxes);
+      return std::move(problems_);
+    }
+    for (size_t i = 0; i < map_.axes.size(); ++i) check_axis(i);
+    if (problems_.empty()) check_box();
+    return std::move(problems_);
+  }
+
+ private:
+  template <class... Args>
+  void report(fmt::format_string<Args...> format, Args&&... args) {
+    problems_.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  void check_axis(size_t number) {
+    const MapAxis& axis = map_.axes[number];
+    if (axis.launched.valid()) {
+      if (!kernel_.params.contains(axis.launched)) {
+        report("axis {} of {} has the size {}, which does not exist", number, map_.name,
+               axis.launched);
+      }
+      if (axis.size != 0) {
+        report("axis {} of {} has the size {}, and {} at launch", number, map_.name, axis.size,
+               axis.launched);
+      }
+    } else if (axis.size < 1 || axis.size > kMostSize) {
+      report("axis {} of {} has {} elements, not 1 to {}", number, map_.name, axis.size, kMostSize);
+    }
+    if (axis.box < 1 || axis.box > TensorMap::kMostBox) {
+      report("a box of {} has {} elements along axis {}, not 1 to {}", map_.name, axis.box, number,
+             TensorMap::kMostBox);
+    }
+    if (number == 0) {
+      if (axis.stride != 1) report("axis 0 of {} has the stride {}, not 1", map_.name, axis.stride);
+      return;
+    }
+    const bool is_in_range = axis.stride >= 1 && axis.stride <= kMostStrideBytes / element_bytes_;
+    if (!is_in_range || axis.stride * element_bytes_ % kMapUnit != 0) {
+      report("axis {} of {} has a stride of {} elements of {} bytes, not a multiple of {} bytes",
+             number, map_.name, axis.stride, element_bytes_, kMapUnit);
+    }
+  }
+
+  void check_box() {
+    const int64_t inner = map_.axes[0].box * element_bytes_;
+    if (inner % kMapUnit != 0) {
+      report("a box of {} has {} bytes along axis 0, not a multiple of {}", map_.name, inner,
+             kMapUnit);
+    }
+    if (map_.swizzle != 0 && map_.swizzle != 32 && map_.swizzle != 64 && map_.swizzle != 128) {
+      report("{} is swizzled by {} bytes, not 0, 32, 64 or 128", map_.name, map_.swizzle);
+    } else if (map_.swizzle != 0 && inner != map_.swizzle) {
+      // Narrower rows would be stored with gaps (CUDA programming guide, "Tensor Memory
+      // Accelerator", "Swizzle").
+      report("a box of {} has {} bytes along axis 0, its swizzle {}", map_.name, inner,
+             map_.swizzle);
+    }
+    const int64_t bytes = box_elements(map_) * element_bytes_;
+    if (bytes > kMostBoxBytes)
+      report("a box of {} has {} bytes; a phase counts {}", map_.name, bytes, kMostBoxBytes);
+  }
+
+  const Kernel& kernel_;
+  const TensorMap& map_;
+  int64_t element_bytes_ = 1;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace
+
+std::vector<std::string> problems_of(const Kernel& kernel, const TensorMap& map) {
+  return MapProblems(kernel, map).run();
+}
+
+}  // namespace sinter

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "codegen/kernel/kernel_ir.h"
+
+namespace sinter {
+
+/// What is wrong with a tensor map, one message each; empty for one that the CUDA driver API
+/// encodes
+/// ("cuTensorMapEncodeTiled"). The verifier reports them, and the interpreter runs no kernel that
+/// has any.
+std::vector<std::string> problems_of(const kir::Kernel& kernel, const kir::TensorMap& map);
+
+}  // namespace sinter
