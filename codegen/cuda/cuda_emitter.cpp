@@ -31,6 +31,8 @@ class CudaEmitter {
     for (const kir::Stmt& stmt : kernel.stmts) {
       const auto* store = std::get_if<kir::ClusterStore>(&stmt.kind);
       if (store != nullptr) is_sent_to_[store->array] = true;
+      const auto* product = std::get_if<kir::Wgmma>(&stmt.kind);
+      if (product != nullptr) is_accumulator_[product->accumulator] = true;
     }
     for (const kir::Expr& expr : kernel.exprs) {
       const auto* call = std::get_if<kir::PointwiseExpr>(&expr.kind);
@@ -159,9 +161,11 @@ class CudaEmitter {
   // ---- Statements
 
   void print(const Block& block) {
+    const size_t outside = accumulators_.size();
     for (const StmtId id : block) {
       std::visit([this](const auto& stmt) { print(stmt); }, kernel_.stmts[id].kind);
     }
+    accumulators_.resize(outside);
   }
 
   void print_nested(const Block& block) {
@@ -184,6 +188,7 @@ class CudaEmitter {
   void print(const kir::Declare& stmt) {
     const kir::Var& var = kernel_.vars[stmt.var];
     const std::string& name = names_.vars[stmt.var];
+    if (is_accumulator_[stmt.var]) accumulators_.push_back(stmt.var);
     if (is_random_state_[stmt.var]) {
       line(fmt::format("SinterRandomBlock {};", name));
     } else if (!var.is_scalar()) {
@@ -388,6 +393,39 @@ class CudaEmitter {
                      address(stmt.left, stmt.left_group), address(stmt.right, stmt.right_group)));
   }
 
+  void print(const kir::Wgmma& stmt) {
+    line(fmt::format("wgmma<{}>({}, {},", stmt.columns,
+                     address(stmt.accumulator, stmt.accumulator_group), descriptor(stmt.left)));
+    ++depth_;
+    line(fmt::format("{});", descriptor(stmt.right)));
+    --depth_;
+  }
+
+  std::string descriptor(const kir::SharedMatrix& matrix) const {
+    const int64_t size = bytes_of(kernel_.buffers[matrix.buffer].type);
+    return fmt::format("matrix_descriptor<{}, {}>({}, {}, {})", matrix.transposed, matrix.swizzle,
+                       address(matrix.buffer, matrix.index), matrix.group_stride * size,
+                       matrix.block_stride * size);
+  }
+
+  void print(const kir::WgmmaFence&) {
+    hold_accumulators();
+    line("wgmma_fence();");
+  }
+  void print(const kir::WgmmaCommit&) { line("wgmma_commit();"); }
+  void print(const kir::WgmmaWait& stmt) {
+    line(fmt::format("wgmma_wait<{}>();", stmt.pending));
+    hold_accumulators();
+  }
+
+  /// The compiler knows neither that products go on behind a Wgmma nor what a fence or a wait does
+  /// to registers. So that it moves no access across them, all accumulators pass through an empty
+  /// statement there.
+  void hold_accumulators() {
+    for (const VarId id : accumulators_)
+      line(fmt::format("hold_sums<{}>({});", kernel_.vars[id].groups, names_.vars[id]));
+  }
+
   void print(const kir::AllReduce& stmt) {
     SINTER_CHECK(false, "{} has not been lowered", stmt.name);
   }
@@ -430,6 +468,8 @@ class CudaEmitter {
   IdMap<kir::MbarrierId, uint8_t> is_sent_to_;  ///< Stored to by other blocks of the cluster.
   /// State of a random generator (CallForm::kSharedRounds).
   IdMap<VarId, uint8_t> is_random_state_;
+  IdMap<VarId, uint8_t> is_accumulator_;  ///< Of a Wgmma.
+  std::vector<VarId> accumulators_;       ///< Those in scope.
   std::string text_;
   int depth_ = 0;
 };

@@ -65,6 +65,10 @@ class Headers {
   void visit(const kir::AsyncWait&) { names_.insert("async_copy.cuh"); }
   void visit(const kir::LoadMatrix&) { names_.insert("mma.cuh"); }
   void visit(const kir::Mma&) { names_.insert("mma.cuh"); }
+  void visit(const kir::Wgmma&) { names_.insert("wgmma.cuh"); }
+  void visit(const kir::WgmmaFence&) { names_.insert("wgmma.cuh"); }
+  void visit(const kir::WgmmaCommit&) { names_.insert("wgmma.cuh"); }
+  void visit(const kir::WgmmaWait&) { names_.insert("wgmma.cuh"); }
   void visit(const kir::ProxyFence&) { names_.insert("mbarrier.cuh"); }
   void visit(const kir::GroupBarrier&) { names_.insert("mbarrier.cuh"); }
   void visit(const kir::SetMaxRegisters&) { names_.insert("mbarrier.cuh"); }

@@ -56,6 +56,20 @@ std::optional<DType> mma_accumulator(DType left, DType right) {
   return is_float && left == right ? std::optional(DType::kF32) : std::nullopt;
 }
 
+int64_t SharedMatrix::offset_of(int64_t own, int64_t k, int64_t element_bytes) const {
+  const int64_t line = swizzle / element_bytes;
+  if (!transposed) return own / 8 * group_stride + own % 8 * line + k;
+  return own / line * block_stride + own % line + k / 8 * group_stride + k % 8 * line;
+}
+
+int64_t SharedMatrix::elements_spanned(int64_t own, int64_t element_bytes) const {
+  const int64_t group = period() / element_bytes;
+  if (!transposed) return (own / 8 - 1) * group_stride + group;
+  const int64_t blocks = own / (swizzle / element_bytes);
+  const int64_t groups = Wgmma::kDepthBytes / element_bytes / 8;
+  return (blocks - 1) * block_stride + (groups - 1) * group_stride + group;
+}
+
 bool operator==(const FloatConstant& a, const FloatConstant& b) {
   return std::bit_cast<uint64_t>(a.value) == std::bit_cast<uint64_t>(b.value);
 }

@@ -23,6 +23,7 @@
 //               likewise.
 // Text.         kernel_printer.h has the .kir grammar; parse(print(k)) == k.
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -380,8 +381,9 @@ struct TensorCopy {
   friend bool operator==(const TensorCopy&, const TensorCopy&) = default;
 };
 /// Orders the thread's earlier stores to shared memory before bulk and tensor copies to the same
-/// bytes, which take another way to memory than stores do (PTX ISA, "Async proxy"). It orders no
-/// threads: a barrier follows, and after it any thread may start those copies.
+/// bytes and before what Wgmma reads there. Those take another way to memory than stores do (PTX
+/// ISA, "Async proxy"). It orders no threads: a barrier follows, and after it any thread may start
+/// them.
 struct ProxyFence {
   friend bool operator==(const ProxyFence&, const ProxyFence&) = default;
 };
@@ -565,6 +567,78 @@ struct Mma {
 /// any two 8-bit floats, i32 for any two 8-bit integers. None if there is no such instruction.
 std::optional<DType> mma_accumulator(DType left, DType right);
 
+/// Threads that execute a Wgmma together, a warp group: four warps, from a multiple of 128 on.
+inline constexpr int64_t kWarpGroup = 128;
+
+/// An operand of Wgmma in shared memory (PTX ISA, "wgmma", "Shared Memory Matrix Layout"). It has
+/// lines of `swizzle` bytes. Groups of eight lines lie without gaps and start at multiples of
+/// swizzle_period() bytes; everything is stored where swizzled() says.
+///
+/// The own axis is that of the rows of the left operand, and of the columns of the right one. A
+/// line belongs to one index on it and holds elements along k; or transposed, a line belongs to one
+/// k and holds elements along the own axis. Then more lines beside it have the rest of the own
+/// axis.
+struct SharedMatrix {
+  BufferId buffer;
+  /// The first element, where it would be without the swizzle: in the first line of a group, at a
+  /// multiple of 32 bytes; transposed, at its start.
+  ExprId index;
+  bool transposed = false;   ///< Only for types of 2 bytes.
+  int64_t swizzle = 128;     ///< Bytes of a line: 32, 64 or 128.
+  int64_t group_stride = 0;  ///< Elements from one group of eight lines to the next.
+  int64_t block_stride = 0;  ///< Transposed: elements from a line to the one beside it, which
+                             ///< continues the own axis; 0 if there is none.
+
+  [[nodiscard]] int64_t period() const { return swizzle_period(swizzle); }
+  /// Of an element from the first one, in elements, without the swizzle.
+  [[nodiscard]] int64_t offset_of(int64_t own, int64_t k, int64_t element_bytes) const;
+  /// Elements from the start of the first group to the end of the last one that a product uses, for
+  /// so many indices on the own axis.
+  [[nodiscard]] int64_t elements_spanned(int64_t own, int64_t element_bytes) const;
+  friend bool operator==(const SharedMatrix&, const SharedMatrix&) = default;
+};
+
+/// accumulator += left * right for matrices of 64 x K, K x columns and 64 x columns elements (PTX
+/// ISA, "wgmma.mma_async.sync.aligned.m64nNkK"; sm_90a). K elements of an operand have 32 bytes.
+/// Types are those of Mma. All threads of a warp group execute it.
+///
+/// It only starts the product. Until a WgmmaWait that covers it, the accumulator must not be read
+/// or written but by further Wgmma of the same columns, nor the operands written. A WgmmaFence
+/// stands between other writes of the accumulator and the product, and a ProxyFence and a barrier
+/// between stores to the operands and the product.
+///
+/// The accumulator has two lanes and columns / 4 groups, from the given one on. Lane e of group
+/// 2 j + h of thread t of the warp group is the element of row 16 (t / 32) + t % 32 / 4 + 8 h and
+/// column 8 j + 2 (t % 4) + e: that of Mma for columns / 8 products side by side.
+struct Wgmma {
+  static constexpr int64_t kRows = 64;
+  static constexpr int64_t kDepthBytes = 32;
+  /// Every count for which there are instructions of all types, but for some in between.
+  static constexpr std::array<int64_t, 8> kColumns = {8, 16, 32, 64, 96, 128, 192, 256};
+
+  VarId accumulator;
+  ExprId accumulator_group;
+  int64_t columns = 8;  ///< One of kColumns.
+  SharedMatrix left, right;
+  [[nodiscard]] int64_t groups() const { return columns / 4; }
+  friend bool operator==(const Wgmma&, const Wgmma&) = default;
+};
+/// Orders what the warp has written to accumulators before the products that follow (PTX ISA,
+/// "wgmma.fence"). Like the next two, all threads of a warp group execute it.
+struct WgmmaFence {
+  friend bool operator==(const WgmmaFence&, const WgmmaFence&) = default;
+};
+/// Ends the current group of products: those started since the last WgmmaCommit, which may be none.
+struct WgmmaCommit {
+  friend bool operator==(const WgmmaCommit&, const WgmmaCommit&) = default;
+};
+/// Waits until at most the last `pending` groups of products are incomplete. Products after the
+/// last WgmmaCommit are not waited for.
+struct WgmmaWait {
+  int64_t pending = 0;  ///< From 0 to 7.
+  friend bool operator==(const WgmmaWait&, const WgmmaWait&) = default;
+};
+
 /// Associative combinations of tuples. Each component is one scalar variable; traits_of() says how
 /// many there are.
 using Combiner = Reduction;
@@ -613,7 +687,7 @@ using StmtKind =
                  MbarrierArrive, ClusterStore, MbarrierWait, ClusterBarrier, ClusterArrive,
                  ClusterWait, Barrier, GroupBarrier, SetMaxRegisters, LaunchDependents,
                  WaitForPrevious, WarpBarrier, DeviceFence, AtomicCount, ShuffleXor, LaneExtreme,
-                 LoadMatrix, Mma, AllReduce>;
+                 LoadMatrix, Mma, Wgmma, WgmmaFence, WgmmaCommit, WgmmaWait, AllReduce>;
 struct Stmt {
   StmtKind kind;
   friend bool operator==(const Stmt&, const Stmt&) = default;

@@ -250,6 +250,13 @@ class Parser : private KernelExpressionReader {
     if (accept_word("device_fence")) return DeviceFence{};
     if (accept_word("load_matrix")) return load_matrix_statement();
     if (accept_word("mma")) return mma_statement();
+    if (accept_word("wgmma")) return wgmma_statement();
+    if (accept_word("wgmma_fence")) return WgmmaFence{};
+    if (accept_word("wgmma_commit")) return WgmmaCommit{};
+    if (accept_word("wgmma_wait")) {
+      expect_word("pending");
+      return WgmmaWait{integer()};
+    }
     if (accept_word("all_reduce")) return all_reduce_statement();
     fail_here("expected a statement");
   }
@@ -375,6 +382,30 @@ class Parser : private KernelExpressionReader {
     mma.right = var();
     mma.right_group = buffer_index();
     return mma;
+  }
+
+  StmtKind wgmma_statement() {
+    Wgmma product{.accumulator = var(), .accumulator_group = {}, .left = {}, .right = {}};
+    product.accumulator_group = buffer_index();
+    expect_word("columns");
+    product.columns = integer();
+    expect_word("left");
+    product.left = shared_matrix();
+    expect_word("right");
+    product.right = shared_matrix();
+    return product;
+  }
+
+  SharedMatrix shared_matrix() {
+    SharedMatrix matrix{.buffer = buffer(), .index = {}};
+    matrix.index = buffer_index();
+    expect_word("swizzle");
+    matrix.swizzle = integer();
+    expect_word("groups");
+    matrix.group_stride = integer();
+    matrix.transposed = accept_word("transposed");
+    if (matrix.transposed) matrix.block_stride = integer();
+    return matrix;
   }
 
   StmtKind expect_bytes_statement() {

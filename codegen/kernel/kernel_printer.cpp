@@ -262,6 +262,19 @@ class Printer {
     line(fmt::format("mma {} left {} right {}", place(s.accumulator, s.accumulator_group),
                      place(s.left, s.left_group), place(s.right, s.right_group)));
   }
+  void print(const Wgmma& s) {
+    line(fmt::format("wgmma {} columns {} left {} right {}",
+                     place(s.accumulator, s.accumulator_group), s.columns, matrix(s.left),
+                     matrix(s.right)));
+  }
+  std::string matrix(const SharedMatrix& m) const {
+    const std::string blocks = m.transposed ? fmt::format(" transposed {}", m.block_stride) : "";
+    return fmt::format("{} swizzle {} groups {}{}", place(m.buffer, m.index), m.swizzle,
+                       m.group_stride, blocks);
+  }
+  void print(const WgmmaFence&) { line("wgmma_fence"); }
+  void print(const WgmmaCommit&) { line("wgmma_commit"); }
+  void print(const WgmmaWait& s) { line(fmt::format("wgmma_wait pending {}", s.pending)); }
   void print(const AllReduce& s) {
     std::string text = fmt::format("all_reduce {} threads {}", name_text(s.name), s.threads);
     if (s.phase.valid()) text += fmt::format(" phase {}", this->text(s.phase));

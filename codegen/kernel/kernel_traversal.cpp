@@ -128,16 +128,20 @@ void visit_exprs(S& stmt, const Visit& visit_valid) {
           visit(s.accumulator_group);
           visit(s.left_group);
           visit(s.right_group);
+        } else if constexpr (is_one_of<T, Wgmma>) {
+          visit(s.accumulator_group);
+          visit(s.left.index);
+          visit(s.right.index);
         } else if constexpr (is_one_of<T, AllReduce>) {
           visit(s.phase);
           visit(s.barrier);
           visit(s.group);
           visit(s.parity);
         } else {
-          static_assert(
-              is_one_of<T, Comment, AsyncCommit, AsyncWait, InitMbarriers, ProxyFence,
-                        ClusterBarrier, ClusterArrive, ClusterWait, Barrier, SetMaxRegisters,
-                        LaunchDependents, WaitForPrevious, WarpBarrier, DeviceFence>);
+          static_assert(is_one_of<T, Comment, AsyncCommit, AsyncWait, InitMbarriers, ProxyFence,
+                                  ClusterBarrier, ClusterArrive, ClusterWait, Barrier,
+                                  SetMaxRegisters, LaunchDependents, WaitForPrevious, WarpBarrier,
+                                  DeviceFence, WgmmaFence, WgmmaCommit, WgmmaWait>);
         }
       },
       stmt);

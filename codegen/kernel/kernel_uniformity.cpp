@@ -135,6 +135,10 @@ void UniformityAnalysis::visit(const Block& block, Uniformity control) {
                    [&](const LaneExtreme& s) { write(s.target, std::max(control, vars_[s.tile])); },
                    [&](const LoadMatrix& s) { write(s.tile, Uniformity::kThread); },
                    [&](const Mma& s) { write(s.accumulator, Uniformity::kThread); },
+                   [&](const Wgmma& s) { write(s.accumulator, Uniformity::kThread); },
+                   [](const WgmmaFence&) {},
+                   [](const WgmmaCommit&) {},
+                   [](const WgmmaWait&) {},
                    // The result is uniform in the group, but before it the variable held a
                    // per-thread value.
                    [](const AllReduce&) {},

@@ -10,6 +10,7 @@
 
 #include "codegen/kernel/kernel_traversal.h"
 #include "codegen/kernel/kernel_uniformity.h"
+#include "codegen/kernel/matrix_limits.h"
 #include "codegen/kernel/verify_expressions.h"
 #include "codegen/kernel/verify_scopes.h"
 #include "codegen/kernel/verify_tables.h"
@@ -301,6 +302,51 @@ class StatementVerifier : private ScopeVerifier {
            kFragmentBytes);
   }
 
+  // ---- Matrices of a warp group
+
+  void check(const Wgmma& s, Uniformity control) {
+    check_in_warp_group(control, "product of a warp group");
+    write(s.accumulator);
+    const auto problems = problems_of(kernel_, s);
+    for (const std::string& problem : problems) report("{}", problem);
+    if (!problems.empty()) return;
+    check_tile_index(s.accumulator, "group", s.accumulator_group, var(s.accumulator).groups,
+                     s.groups());
+    check_matrix(s.left, Wgmma::kRows);
+    check_matrix(s.right, s.columns);
+  }
+
+  void check_matrix(const SharedMatrix& matrix, int64_t own) {
+    const Buffer& buffer = kernel_.buffers[matrix.buffer];
+    const int64_t size = bytes_of(buffer.type);
+    const int64_t room = matrix.transposed ? 0 : matrix.swizzle - Wgmma::kDepthBytes;
+    check_uniform(matrix.index, "index of a matrix", Uniformity::kWarp);
+    check_whole_index(matrix.buffer, matrix.index, matrix.period(), room);
+    check_whole_index(matrix.buffer, matrix.index, Wgmma::kDepthBytes, 0);
+    check_constant(matrix.index, "index of a matrix", 0,
+                   buffer.count - matrix.elements_spanned(own, size) + room / size);
+  }
+
+  void check(const WgmmaFence&, Uniformity control) {
+    check_in_warp_group(control, "fence of a warp group");
+  }
+  void check(const WgmmaCommit&, Uniformity control) {
+    check_in_warp_group(control, "commit of a warp group");
+  }
+  void check(const WgmmaWait& s, Uniformity control) {
+    constexpr int64_t kMostPending = 7;  // PTX ISA, "wgmma.wait_group".
+    check_in_warp_group(control, "wait of a warp group");
+    if (s.pending < 0 || s.pending > kMostPending)
+      report("waits for all but {} groups of products, not 0 to {}", s.pending, kMostPending);
+  }
+
+  void check_in_warp_group(Uniformity control, std::string_view what) {
+    require(control, Uniformity::kWarp, what);
+    if (kernel_.threads % kWarpGroup != 0) {
+      report("a {}, which has {} threads, in a block of {}", what, kWarpGroup, kernel_.threads);
+    }
+  }
+
   // ---- Mbarriers
 
   void check(const InitMbarriers&, Uniformity) {
@@ -496,13 +542,12 @@ class StatementVerifier : private ScopeVerifier {
   }
 
   void check(const SetMaxRegisters& s, Uniformity control) {
-    constexpr int64_t kWarpgroup = 128;
     require(control, Uniformity::kWarp, "register limit");
     if (s.registers < 24 || s.registers > 240 || s.registers % 8 != 0) {
       report("{} registers; a limit is a multiple of 8 from 24 to 240", s.registers);
     }
-    if (kernel_.threads % kWarpgroup != 0) {
-      report("register limits are of {} threads each, the block has {}", kWarpgroup,
+    if (kernel_.threads % kWarpGroup != 0) {
+      report("register limits are of {} threads each, the block has {}", kWarpGroup,
              kernel_.threads);
     }
   }

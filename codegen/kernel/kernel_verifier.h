@@ -50,6 +50,10 @@ struct KernelViolation {
 ///             reductions by the whole warp. A
 ///             reduction's group is a power of two that divides the block, or one with a barrier of
 ///             its own that fits into the block; no reduction is left when lowered.
+/// Warp groups have 128 threads, which the block's are a multiple of; operands of their products
+/// lie
+///             in shared buffers aligned to the period of their swizzle, in lines of 32, 64 or 128
+///             bytes, transposed only with 2-byte types; columns are in Wgmma::kColumns.
 /// Tensor maps read a single global tensor along 1 to 5 axes; offset, outer strides and the inner
 ///             box are multiples of 16 bytes, a swizzle is as wide as that; copies go to shared
 ///             buffers that are aligned to the period of the swizzle.

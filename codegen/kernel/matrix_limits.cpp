@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace sinter {
@@ -109,7 +110,107 @@ class MapProblems {
   std::vector<std::string> problems_;
 };
 
+/// Field of 14 bits in units of 16 bytes (PTX ISA, "Matrix Descriptor Format").
+constexpr int64_t kMostMatrixStride = ((1 << 14) - 1) * 16;
+
+class ProductProblems {
+ public:
+  ProductProblems(const Kernel& kernel, const Wgmma& product)
+      : kernel_(kernel), product_(product) {}
+
+  std::vector<std::string> run() {
+    if (std::ranges::find(Wgmma::kColumns, product_.columns) == Wgmma::kColumns.end()) {
+      report("a product of {} columns; there are {}", product_.columns,
+             fmt::join(Wgmma::kColumns, ", "));
+      return std::move(problems_);
+    }
+    const Var& accumulator = kernel_.vars[product_.accumulator];
+    const DType left = kernel_.buffers[product_.left.buffer].type;
+    const DType right = kernel_.buffers[product_.right.buffer].type;
+    const auto needed = mma_accumulator(left, right);
+    if (accumulator.lanes != Mma::kAccumulatorLanes) {
+      report("{} ({}) has {} lanes; an accumulator has {}", product_.accumulator, accumulator.name,
+             accumulator.lanes, Mma::kAccumulatorLanes);
+    }
+    if (!needed) {
+      report("no product of matrices of {} and {}", left, right);
+    } else if (accumulator.type != *needed) {
+      report("{} ({}) is {}; products of {} and {} are {}", product_.accumulator, accumulator.name,
+             accumulator.type, left, right, *needed);
+    }
+    check(product_.left, Wgmma::kRows);
+    check(product_.right, product_.columns);
+    return std::move(problems_);
+  }
+
+ private:
+  template <class... Args>
+  void report(fmt::format_string<Args...> format, Args&&... args) {
+    problems_.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  void check(const SharedMatrix& matrix, int64_t own) {
+    const Buffer& buffer = kernel_.buffers[matrix.buffer];
+    const int64_t element_bytes = bytes_of(buffer.type);
+    if (buffer.space != Space::kShared) {
+      report("{} ({}) is not shared", matrix.buffer, buffer.name);
+      return;
+    }
+    if (matrix.swizzle != 32 && matrix.swizzle != 64 && matrix.swizzle != 128) {
+      report("a matrix in {} has lines of {} bytes, not 32, 64 or 128", buffer.name,
+             matrix.swizzle);
+      return;
+    }
+    const int64_t line = matrix.swizzle / element_bytes;
+    if (matrix.transposed && element_bytes != 2) {
+      report("a transposed matrix in {} of {} bytes, not 2", buffer.name, element_bytes);
+      return;
+    }
+    if (matrix.transposed && own % line != 0) {
+      report("{} elements of a transposed matrix in {}, whose lines have {}", own, buffer.name,
+             line);
+      return;
+    }
+    if (buffer.alignment < matrix.period()) {
+      report("{} ({}) is aligned to {}, not {}", matrix.buffer, buffer.name, buffer.alignment,
+             matrix.period());
+    } else if (buffer.offset > 0 && buffer.offset % matrix.period() != 0) {
+      report("{} ({}) is at offset {}, not at a multiple of {}", matrix.buffer, buffer.name,
+             buffer.offset, matrix.period());
+    }
+    const bool is_one_group = !matrix.transposed && own == 8;
+    const bool is_one_block = !matrix.transposed || own == line;
+    check_stride(matrix, "groups", matrix.group_stride, element_bytes, is_one_group);
+    check_stride(matrix, "blocks", matrix.block_stride, element_bytes, is_one_block);
+    if (problems_.empty() && matrix.elements_spanned(own, element_bytes) > buffer.count) {
+      report("a matrix of {} elements in {}, which has {}",
+             matrix.elements_spanned(own, element_bytes), buffer.name, buffer.count);
+    }
+  }
+
+  void check_stride(const SharedMatrix& matrix, std::string_view what, int64_t stride,
+                    int64_t element_bytes, bool may_be_none) {
+    if (stride == 0 && may_be_none) return;
+    const int64_t period = matrix.period();
+    const bool is_in_range = stride > 0 && stride <= kMostMatrixStride / element_bytes;
+    if (is_in_range && stride * element_bytes % period == 0) return;
+    report(
+        "{} of a matrix in {} are {} elements of {} bytes apart, not a multiple of {} bytes up "
+        "to {}",
+        what, kernel_.buffers[matrix.buffer].name, stride, element_bytes, period,
+        kMostMatrixStride);
+  }
+
+  const Kernel& kernel_;
+  const Wgmma& product_;
+  std::vector<std::string> problems_;
+};
+
 }  // namespace
+
+std::vector<std::string> problems_of(const Kernel& kernel, const Wgmma& product) {
+  return ProductProblems(kernel, product).run();
+}
 
 std::vector<std::string> problems_of(const Kernel& kernel, const TensorMap& map) {
   return MapProblems(kernel, map).run();

@@ -302,6 +302,14 @@ class TableVerifier {
                      check_var(s.left);
                      check_var(s.right);
                    },
+                   [&](const Wgmma& s) {
+                     check_var(s.accumulator);
+                     check_buffer(s.left.buffer);
+                     check_buffer(s.right.buffer);
+                   },
+                   [](const WgmmaFence&) {},
+                   [](const WgmmaCommit&) {},
+                   [](const WgmmaWait&) {},
                    [&](const AllReduce& s) {
                      if (s.arrived.valid()) check_mbarrier(s.arrived);
                      for (const ReducePart& part : s.parts) {

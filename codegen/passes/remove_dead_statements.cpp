@@ -67,6 +67,10 @@ class Liveness {
                           [&](const kir::LaneExtreme& s) { return is_read(s.target); },
                           [&](const kir::LoadMatrix& s) { return is_read(s.tile); },
                           [&](const kir::Mma& s) { return is_read(s.accumulator); },
+                          [&](const kir::Wgmma& s) { return is_read(s.accumulator); },
+                          [](const kir::WgmmaFence&) { return true; },
+                          [](const kir::WgmmaCommit&) { return true; },
+                          [](const kir::WgmmaWait&) { return true; },
                           [&](const kir::AllReduce& s) {
                             return std::ranges::any_of(
                                 s.parts,

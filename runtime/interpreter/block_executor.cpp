@@ -94,6 +94,10 @@ void BlockExecutor::start_cluster() {
     warp.frames.clear();
     warp.copies.clear();
     warp.groups.fill(0);
+    warp.products.clear();
+    warp.product_groups = 0;
+    warp.unfenced.assign(static_cast<size_t>(program_.accumulators), 0);
+    warp.group_work = 0;
     warp.position = 0;
     warp.mask = kAllLanes;
     warp.state = State::kReady;
@@ -286,6 +290,25 @@ void BlockExecutor::advance(Warp* warp, int64_t steps) {
       case Opcode::kMma:
         multiply_matrices(warp, instruction);
         break;
+      case Opcode::kWgmma:
+        start_product(warp, instruction);
+        break;
+      case Opcode::kWgmmaFence:
+        join_group(warp, instruction);
+        std::ranges::fill(warp->unfenced, uint8_t{0});
+        break;
+      case Opcode::kWgmmaCommit:
+        join_group(warp, instruction);
+        commit_products(warp);
+        break;
+      case Opcode::kWgmmaWait:
+        join_group(warp, instruction);
+        finish_products(warp, instruction.width);
+        break;
+      case Opcode::kReadAccumulator:
+      case Opcode::kWriteAccumulator:
+        touch_accumulator(warp, instruction);
+        break;
       case Opcode::kEnd:
         warp->state = State::kFinished;
         break;
@@ -369,6 +392,7 @@ void BlockExecutor::end_cluster() {
     work_.instructions += warp.steps;
     work_.max_warp_instructions = std::max(work_.max_warp_instructions, warp.steps);
     const bool has_finished = warp.state == State::kFinished;
+    if (has_finished) check_products(warp);
     for (const PendingCopy& copy : warp.copies) {
       const int64_t thread = warp.first_thread + copy.lane;
       const int64_t block = block_of(warp);

@@ -80,6 +80,13 @@ class BlockExecutor {
     std::vector<std::byte> box{};     ///< If not empty, what arrives.
     std::array<std::byte, 8> value{};
   };
+  /// A product of a warp group that its warp has not awaited.
+  struct PendingProduct {
+    int64_t group = 0;  ///< Number of its group among the warp's, from 1; 0 until committed.
+    int32_t first = 0;  ///< Of its accumulator elements.
+    int32_t count = 0;
+    uint32_t reads = 0;  ///< What SharedMemory knows it by.
+  };
   struct Warp {
     size_t rank = 0;           ///< Of its block in the cluster.
     int64_t first_thread = 0;  ///< Within its block.
@@ -89,7 +96,11 @@ class BlockExecutor {
     std::vector<Frame> frames;
     std::vector<PendingCopy> copies;
     std::array<int64_t, kLanes> groups{};  ///< Groups of copies that each lane has committed.
-    uint32_t position = 0;                 ///< Of the next instruction.
+    std::vector<PendingProduct> products;
+    int64_t product_groups = 0;     ///< That it has committed.
+    std::vector<uint8_t> unfenced;  ///< By accumulator element: written since the last fence.
+    uint64_t group_work = 0;        ///< A hash of what the warp group has to do alike.
+    uint32_t position = 0;          ///< Of the next instruction.
     uint32_t mask = kAllLanes;
     State state = State::kReady;
     uint32_t passed = 0;  ///< kAtMbarrier: lanes that need not wait any more.
@@ -124,6 +135,19 @@ class BlockExecutor {
   void finish_copies(Warp* warp, int64_t pending);
   void load_matrices(Warp* warp, const Instruction& instruction);
   void multiply_matrices(Warp* warp, const Instruction& instruction);
+  void start_product(Warp* warp, const Instruction& instruction);
+  /// So many indices of the own axis of an operand from `first` on, 32 bytes along k each.
+  std::vector<std::byte> read_matrix(const Warp& warp, const Instruction& instruction,
+                                     const kir::SharedMatrix& matrix, const std::byte* index,
+                                     std::array<int64_t, 2> first_and_count, uint32_t reads);
+  /// Notes what all warps of a warp group have to execute, with all their lanes.
+  void join_group(Warp* warp, const Instruction& instruction);
+  void commit_products(Warp* warp);
+  void finish_products(Warp* warp, int64_t pending);
+  void touch_accumulator(Warp* warp, const Instruction& instruction);
+  /// With an accumulator, of a product that starts there while one of another shape goes on.
+  void report_pending(const Warp& warp, const Instruction& instruction, kir::VarId accumulator);
+  void check_products(const Warp& warp);
   void check_written(Warp* warp, const Instruction& instruction);
   void arrive(Warp* warp, const Instruction& instruction);
   void start_bulk_copy(Warp* warp, const Instruction& instruction);

@@ -145,8 +145,18 @@ void BlockExecutor::check_limits() {
   for (size_t i = 0; i < warps_.size(); ++i) {
     const Warp& warp = warps_[i];
     const Warp& first = warps_[i / kWarps * kWarps];
-    if (warp.limits == first.limits) continue;
     const int64_t block = block_of(warp);
+    if (warp.group_work != first.group_work) {
+      log_->add(
+          {.kind = FindingKind::kDivergentMatrix, .block = block, .thread = warp.first_thread},
+          [&] {
+            return fmt::format(
+                "warp {} of block {} has executed other products than warp {} of its "
+                "warp group",
+                warp.first_thread / kLanes, block, first.first_thread / kLanes);
+          });
+    }
+    if (warp.limits == first.limits) continue;
     log_->add({.kind = FindingKind::kDivergentLimit, .block = block, .thread = warp.first_thread},
               [&] {
                 return fmt::format("warp {} of block {} has set other register limits than warp {}",

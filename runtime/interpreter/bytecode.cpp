@@ -542,6 +542,39 @@ class Compiler {
     note_written(result);
   }
 
+  void statement(kir::StmtId, const kir::Wgmma& stmt) {
+    for (const kir::BufferId id : {stmt.left.buffer, stmt.right.buffer})
+      accessed(id, 1, kir::Access::kRead);
+    if (const auto problems = problems_of(kernel_, stmt); !problems.empty())
+      out_.malformed(problems.front());
+    if (kernel_.threads % kir::kWarpGroup != 0)
+      out_.malformed(fmt::format("products of warp groups in {} threads", kernel_.threads));
+    const Fragment result = groups_of(stmt.accumulator, stmt.accumulator_group, stmt.groups());
+    for (size_t i = 0; i < result.elements; ++i) out_.require_written(result.first_element + i);
+    const int32_t left = out_.index_register(stmt.left.index);
+    const int32_t right = out_.index_register(stmt.right.index);
+    out_.emit({.opcode = Opcode::kWgmma,
+               .element_bytes = static_cast<uint8_t>(bytes_of(kernel_.vars[stmt.accumulator].type)),
+               .result = result.offset,
+               .a = left,
+               .b = right,
+               .c = out_.accumulator_number(result.first_element),
+               .width = static_cast<int32_t>(result.elements),
+               .function = mma_lanes(kernel_.buffers[stmt.left.buffer].type,
+                                     kernel_.buffers[stmt.right.buffer].type)});
+  }
+  void statement(kir::StmtId, const kir::WgmmaFence&) {
+    out_.emit({.opcode = Opcode::kWgmmaFence});
+  }
+  void statement(kir::StmtId, const kir::WgmmaCommit&) {
+    out_.emit({.opcode = Opcode::kWgmmaCommit});
+  }
+  void statement(kir::StmtId, const kir::WgmmaWait& stmt) {
+    constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+    out_.emit({.opcode = Opcode::kWgmmaWait,
+               .width = static_cast<int32_t>(std::clamp<int64_t>(stmt.pending, 0, kMost))});
+  }
+
   /// Consecutive groups of a tile.
   struct Fragment {
     int32_t offset = 0;  ///< Of the first register.

@@ -59,6 +59,14 @@ enum class Opcode : uint8_t {
   kShuffle,     ///< result = a of the lane whose number differs in the bits `width`.
   kLoadMatrix,  ///< Registers from `result` on = `width` matrices whose rows begin at buffer[a].
   kMma,         ///< Registers from `result` on += those from a on times those from b on.
+  kWgmma,  ///< Registers from `result` on += the product of matrices in shared memory that begin
+           ///< at the indices a and b, both i64. It writes `width` accumulator elements from
+           ///< number c on.
+  kWgmmaFence,
+  kWgmmaCommit,
+  kWgmmaWait,         ///< Until `width` groups are left.
+  kReadAccumulator,   ///< Active lanes read accumulator element `a`.
+  kWriteAccumulator,  ///< Active lanes have written it other than by a kWgmma.
   kEnd,
 };
 
@@ -105,6 +113,7 @@ struct Program {
   std::vector<ParamRegister> params{};
   int32_t thread_index = kUnused, block_index = kUnused, grid_size = kUnused;
   std::vector<TrackedElement> tracked{};
+  int32_t accumulators = 0;  ///< Elements of tiles that are accumulators of a kir::Wgmma.
   /// Registers of variables come first in the file; they hold no value when a block starts.
   int32_t variable_bytes = 0;
   int32_t scratch = 0;  ///< A register for results that only some lanes take.

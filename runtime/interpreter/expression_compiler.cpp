@@ -98,6 +98,16 @@ ExpressionCompiler::ExpressionCompiler(const kir::Kernel& kernel, const ElementS
       program_.tracked.push_back({kir::VarId{i}, j / var.lanes, j % var.lanes});
     }
   }
+  accumulators_.assign(element, -1);
+  for (const kir::Stmt& stmt : kernel.stmts) {
+    const auto* product = std::get_if<kir::Wgmma>(&stmt.kind);
+    if (product == nullptr || !kernel.vars.contains(product->accumulator)) continue;
+    const kir::Var& var = kernel.vars[product->accumulator];
+    const size_t first = first_element_[product->accumulator.index];
+    if (accumulators_[first] >= 0) continue;
+    for (size_t i = first; i < first + static_cast<size_t>(var.groups * var.lanes); ++i)
+      accumulators_[i] = program_.accumulators++;
+  }
 }
 
 void ExpressionCompiler::begin(kir::StmtId stmt) {
@@ -392,6 +402,12 @@ Operand ExpressionCompiler::element(kir::VarId tile, kir::ExprId group, int64_t 
 }
 
 void ExpressionCompiler::note_read(size_t element) {
+  require_written(element);
+  if (accumulators_[element] >= 0)
+    emit({.opcode = Opcode::kReadAccumulator, .a = accumulators_[element]});
+}
+
+void ExpressionCompiler::require_written(size_t element) {
   if (written[element]) return;
   unproved[element] = true;
   if (tracked_[element] >= 0) emit({.opcode = Opcode::kCheckWritten, .a = tracked_[element]});
@@ -399,6 +415,8 @@ void ExpressionCompiler::note_read(size_t element) {
 
 void ExpressionCompiler::note_written(size_t element) {
   written[element] = true;
+  if (accumulators_[element] >= 0)
+    emit({.opcode = Opcode::kWriteAccumulator, .a = accumulators_[element]});
   if (tracked_[element] >= 0) emit({.opcode = Opcode::kMarkWritten, .a = tracked_[element]});
 }
 

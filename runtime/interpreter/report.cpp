@@ -44,6 +44,10 @@ std::string_view text_of(FindingKind kind) {
       return "divergent shuffle";
     case FindingKind::kDivergentMatrix:
       return "divergent load or product of matrices";
+    case FindingKind::kProductPending:
+      return "access before the product is awaited";
+    case FindingKind::kProductUnfenced:
+      return "product after writes to its accumulator without a fence";
     case FindingKind::kDeadlock:
       return "deadlock";
     case FindingKind::kStepLimit:
@@ -144,6 +148,16 @@ class StmtDescription {
   }
   std::string operator()(const kir::Mma& s) const {
     return fmt::format("{} += {} * {}", var(s.accumulator), var(s.left), var(s.right));
+  }
+  std::string operator()(const kir::Wgmma& s) const {
+    return fmt::format("{} += {}[{}] * {}[{}], {} columns", var(s.accumulator),
+                       buffer(s.left.buffer), s.left.index, buffer(s.right.buffer), s.right.index,
+                       s.columns);
+  }
+  std::string operator()(const kir::WgmmaFence&) const { return "fence of accumulators"; }
+  std::string operator()(const kir::WgmmaCommit&) const { return "commit products"; }
+  std::string operator()(const kir::WgmmaWait& s) const {
+    return fmt::format("wait for products, {} groups pending", s.pending);
   }
   std::string operator()(const kir::AllReduce& s) const {
     return fmt::format("all-reduce {}", s.name);

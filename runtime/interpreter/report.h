@@ -29,8 +29,11 @@ enum class FindingKind : uint8_t {
   kDivergentLimit,         ///< The warps of a group of four set different register limits.
   kDivergentShuffle,       ///< A shuffle in which part of the warp does not take part.
   kDivergentMatrix,        ///< The same for a load or a product of matrices.
-  kDeadlock,               ///< Warps wait for what never happens; the block is given up.
-  kStepLimit,              ///< A warp ran past InterpreterOptions::max_steps; the run is given up.
+  kProductPending,   ///< An access to an accumulator, or a write to an operand, of a product of a
+                     ///< warp group that has not been awaited.
+  kProductUnfenced,  ///< Such a product, after writes to its accumulator and no WgmmaFence.
+  kDeadlock,         ///< Warps wait for what never happens; the block is given up.
+  kStepLimit,        ///< A warp ran past InterpreterOptions::max_steps; the run is given up.
 };
 std::string_view text_of(FindingKind kind);
 

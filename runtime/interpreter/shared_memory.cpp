@@ -41,7 +41,11 @@ SharedMemory::SharedMemory(const kir::Kernel& kernel, bool check_races, const Ha
   if (check_races) cells_.resize(bytes_.size() / static_cast<size_t>(granule_bytes_) + 1);
 }
 
-void SharedMemory::start_block() { std::ranges::fill(bytes_, kUnwritten); }
+void SharedMemory::start_block() {
+  std::ranges::fill(bytes_, kUnwritten);
+  products_.clear();
+  products_of_.clear();
+}
 
 uint32_t SharedMemory::locate_in_block(const Access& access, LaneAddresses* addresses) {
   const kir::Buffer& buffer = *access.declaration;
@@ -125,6 +129,96 @@ int64_t SharedMemory::start_bulk_copy(const Access& access, int64_t actor, Time 
   if (!is_reported) follow_write(access, address, thread);
   pass_to(actor, time, address, access.bytes);
   return address;
+}
+
+uint32_t SharedMemory::start_product(int64_t first_actor) {
+  if (!cells_.empty() && products_of_.empty())
+    products_of_.resize(bytes_.size() / static_cast<size_t>(kChunk) + 1);
+  products_.push_back({.first_actor = first_actor});
+  return static_cast<uint32_t>(products_.size() - 1);
+}
+
+void SharedMemory::read_for_product(uint32_t product, const Access& access, int64_t address) {
+  bytes_read_ += kChunk;
+  if (cells_.empty()) return;
+  bool is_reported = false;
+  const auto found = [&](FindingKind kind, int64_t thread, int64_t other, const char* problem) {
+    if (!is_reported) report(access, address, thread, "multiplies", {kind, other, problem});
+    is_reported = true;
+  };
+  const Cell* known = nullptr;  // To be in order.
+  for_each_cell(address, kChunk, [&](Cell& cell) {
+    const int64_t first = access.site.first_actor;
+    if (cell.copying != 0) {
+      found(FindingKind::kAsyncPending, first, cell.copying - 1,
+            "has not yet awaited its copy to it");
+      return false;
+    }
+    if (cell.write_time < order_->first_time()) {
+      found(FindingKind::kUnwrittenShared, first, -1, "no thread of the block has written it");
+      return false;
+    }
+    if (known != nullptr && known->writer == cell.writer && known->write_time == cell.write_time)
+      return true;
+    known = &cell;
+    const bool is_stored = order_->is_thread(cell.writer);
+    for_each_lane(access.site.mask, [&](size_t lane) {
+      const int64_t thread = first + static_cast<int64_t>(lane);
+      if (!order_->knows(thread, cell.writer, cell.write_time)) {
+        if (is_stored) {
+          found(FindingKind::kSharedRace, thread, cell.writer,
+                "writes it, with no barrier between");
+        } else {
+          found(FindingKind::kAsyncPending, thread, thread, "has not awaited the bulk copy to it");
+        }
+      } else if (is_stored && !order_->knows_fenced(thread, cell.writer, cell.write_time)) {
+        found(
+            FindingKind::kSharedRace, thread, cell.writer,
+            "has stored to it, which barriers do not order before a product without a proxy fence");
+      }
+    });
+    return !is_reported;
+  });
+  std::vector<uint32_t>& others = products_of_[static_cast<size_t>(address / kChunk)];
+  const int64_t warp = products_[product].first_actor;
+  const auto before = std::ranges::find_if(
+      others, [&](uint32_t other) { return products_[other].first_actor == warp; });
+  if (before == others.end()) {
+    others.push_back(product);
+  } else {
+    *before = product;  // Products of a warp are awaited in their order.
+  }
+}
+
+void SharedMemory::finish_product(uint32_t product) {
+  Product& finished = products_[product];
+  finished.is_awaited = true;
+  for (size_t lane = 0; lane < kLanes; ++lane)
+    finished.awaited[lane] = order_->now(finished.first_actor + static_cast<int64_t>(lane));
+}
+
+void SharedMemory::follow_products(const Access& access, int64_t address, int64_t thread) {
+  if (products_of_.empty()) return;
+  bool is_reported = false;
+  for (int64_t chunk = address / kChunk; chunk * kChunk < address + access.bytes; ++chunk) {
+    std::vector<uint32_t>& readers = products_of_[static_cast<size_t>(chunk)];
+    for (const uint32_t reader : readers) {
+      const Product& product = products_[reader];
+      // All lanes of the warp await a product together.
+      bool is_ordered = false;
+      for (int64_t lane = 0; product.is_awaited && lane < kLanes && !is_ordered; ++lane) {
+        is_ordered = order_->knows(thread, product.first_actor + lane,
+                                   product.awaited[static_cast<size_t>(lane)]);
+      }
+      if (is_ordered || is_reported) continue;
+      report(access, address, thread, "writes",
+             {.kind = FindingKind::kProductPending,
+              .other = product.first_actor,
+              .problem = "multiplies it, and nothing orders its wait for the product before"});
+      is_reported = true;
+    }
+    readers.clear();
+  }
 }
 
 int64_t SharedMemory::start_cluster_store(const Access& access, int64_t actor, Time time) {
@@ -238,6 +332,7 @@ void SharedMemory::follow_read(const Access& access, int64_t address, int64_t th
 }
 
 void SharedMemory::follow_write(const Access& access, int64_t address, int64_t thread) {
+  follow_products(access, address, thread);
   bool is_reported = false;
   const auto found = [&](FindingKind kind, int64_t other, const char* problem) {
     if (!is_reported) report(access, address, thread, "writes", {kind, other, problem});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -34,6 +35,14 @@ class SharedMemory {
   uint32_t read_for_others(const Access& access, LaneAddresses* addresses);
   /// One lane reads `access.bytes` bytes at an address from `data()`.
   void read_by(int lane, const Access& access, int64_t address);
+
+  /// A product of a warp group begins, for the warp whose first lane is this actor; the answer
+  /// names it below.
+  uint32_t start_product(int64_t first_actor);
+  /// It reads 16 bytes until it is finished.
+  void read_for_product(uint32_t product, const Access& access, int64_t address);
+  /// Its warp has awaited it.
+  void finish_product(uint32_t product);
 
   /// Where a bulk copy of the only active thread goes: an address from `data()`, or -1 after
   /// reporting that it leaves the buffer. It is the mbarrier `actor` that writes, at `time`.
@@ -70,9 +79,19 @@ class SharedMemory {
     std::vector<Time> times{};
   };
 
+  /// A product of a warp group, which reads through the async proxy.
+  struct Product {
+    int64_t first_actor = 0;
+    bool is_awaited = false;
+    std::array<Time, kLanes> awaited{};  ///< By lane, when it was.
+  };
+  static constexpr int64_t kChunk = 16;
+
   uint32_t locate_in_block(const Access& access, LaneAddresses* addresses);
   void follow_read(const Access& access, int64_t address, int64_t thread);
   void follow_write(const Access& access, int64_t address, int64_t thread);
+  /// Reports products that read what a thread writes, and forgets them.
+  void follow_products(const Access& access, int64_t address, int64_t thread);
   void note_reader(Cell* cell, uint32_t thread);
   /// A thread whose read since the last write the given one does not come after; -1 for none.
   [[nodiscard]] int64_t unordered_reader(const Cell& cell, int64_t thread) const;
@@ -107,6 +126,10 @@ class SharedMemory {
   int64_t granule_bytes_ = 1;
   std::vector<Cell> cells_;  ///< Empty when nothing is followed.
   std::vector<Readers> readers_;
+  std::vector<Product> products_;
+  /// By chunk of 16 bytes: products that have read it since it was written, the last of each warp.
+  /// Empty until there is a product.
+  std::vector<std::vector<uint32_t>> products_of_;
   int64_t bytes_read_ = 0, bytes_written_ = 0, conflicts_ = 0;
 };
 

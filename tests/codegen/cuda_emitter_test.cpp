@@ -10,6 +10,7 @@
 #include "tests/codegen/matrix_kernel.h"
 #include "tests/codegen/parsed_kernel.h"
 #include "tests/codegen/specialised_kernel.h"
+#include "tests/codegen/warp_group_kernel.h"
 
 namespace sinter::cuda_emitter_test {
 
@@ -270,6 +271,30 @@ kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {
                               "  tensor_copy(s, x_2, full + 1, 0, (int)threadIdx.x * 8);\n"
                               "  tensor_copy(s + 64, v_tensor_copy, full, -3);\n"));
   EXPECT_EQ(make_kernel_source(kernel, {1}).tensor_maps, 2);
+}
+
+TEST(CudaEmitterTest, WritesProductsOfWarpGroups) {
+  const kir::Kernel built = parsed(warp_group_kernel({.groups = 2, .columns = 128, .stages = 3}));
+  const std::string text = emit_cuda(run_kernel_passes(built, {.verify = true}));
+  EXPECT_THAT(text, HasSubstr(R"(#include "mbarrier.cuh"
+#include "tensor_map.cuh"
+#include "vector.cuh"
+#include "wgmma.cuh"
+)"));
+  EXPECT_THAT(text,
+              HasSubstr("  extern __shared__ __align__(1024) unsigned char shared_memory[];"));
+  EXPECT_THAT(text, HasSubstr(R"(
+      hold_sums<32>(sum);
+      wgmma_fence();
+      #pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        wgmma<128>(sum, matrix_descriptor<false, 128>(a_stages + filled * 8192 + (int)threadIdx.x / 128 * 4096 + k * 16, 1024, 0),
+          matrix_descriptor<true, 128>(b_stages + filled * 8192 + k * 1024, 1024, 8192));
+      }
+      wgmma_commit();
+      wgmma_wait<1>();
+      hold_sums<32>(sum);
+)"));
 }
 
 /// A tile of one group is a Vec, and one of several an array of them.

@@ -85,6 +85,13 @@ inline constexpr std::string_view kEverything =
   load_matrix %r13[0] = %b2[mul(rem(thread_index, 32), 8)] matrices 4
   load_matrix %r13[1] = %b2[mul(rem(thread_index, 8), 8)] matrices 1 transpose
   mma %r14[add(1, 1)] left %r13[0] right %r13[2]
+  var %r15 group_sum : f32[6][2]
+  wgmma_fence
+  wgmma %r15[2] columns 16 left %b8[0] swizzle 32 groups 128 right %b8[mul(%p1, 128)] swizzle 32 groups 128 transposed 0
+  wgmma %r15[add(1, 1)] columns 16 left %b8[16] swizzle 64 groups 256 transposed 512 right %b8[0] swizzle 128 groups 512
+  wgmma_commit
+  wgmma_wait pending 0
+  wgmma_wait pending 7
   all_reduce x threads 32 barrier 3 max(%r2)
   all_reduce y threads 32 phase 1 barrier 3 group div(thread_index, 32) of 2 max(%r2)
 }

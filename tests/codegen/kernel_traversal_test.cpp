@@ -57,6 +57,7 @@ constexpr std::array kStatements = {
     "%r0 = max_of_lanes %r1[1]",
     "load_matrix %r1[1] = %b1[2] matrices 4 transpose",
     "mma %r1[1] left %r1[2] right %r1[3]",
+    "wgmma %r1[1] columns 8 left %b1[2] swizzle 128 groups 8 right %b1[3] swizzle 128 groups 8",
     "all_reduce r threads 32 phase 1 barrier 2 group 3 of 4 cluster %m0 parity 4 sum(%r0)",
 };
 
@@ -89,8 +90,8 @@ TEST(KernelTraversalTest, ReplacesEveryExpressionOnce) {
 }
 
 TEST(KernelTraversalTest, SkipsWhatIsLeftOut) {
-  for (const char* text : {"var %r2 b : i32", "barrier", "proxy_fence", "// text",
-                           "all_reduce r threads 32 sum(%r0)"}) {
+  for (const char* text : {"var %r2 b : i32", "barrier", "proxy_fence", "wgmma_wait pending 0",
+                           "// text", "all_reduce r threads 32 sum(%r0)"}) {
     const Kernel kernel = kernel_with(text);
     for_each_expr(first_of(kernel), [&](ExprId) { ADD_FAILURE() << text; });
   }

@@ -130,6 +130,101 @@ TEST(TensorCopyTest, NeedsInitialisedMbarriers) {
               HasSubstr("%m0 (full) is not initialised yet"));
 }
 
+constexpr std::string_view kProducts = R"(kernel @k threads 128 min_blocks 1 grid ceil(%p0 / 1) {
+  param %p0 n : i64
+  buffer %b0 x : bf16 global read align 16
+  buffer %b1 s : bf16 shared readwrite align 1024 count 16384 offset 0
+  buffer %b2 close : bf16 shared readwrite align 256 count 4096 offset 32768
+  buffer %b3 halves : f16 shared readwrite align 1024 count 4096 offset 40960
+  buffer %b4 bytes : i8 shared readwrite align 1024 count 8192 offset 49152
+  buffer %b5 moved : bf16 shared readwrite align 1024 count 4096 offset 57600
+  var %r0 sum : f32[64][2]
+  var %r1 total : i32[64][2]
+  var %r2 single : f32[128][1]
+)";
+
+std::string product_violations(std::string_view body) {
+  return violations_of(parsed(fmt::format("{}{}\n}}", kProducts, body)), KernelStage::kLowered);
+}
+
+constexpr std::string_view kLeft = " left %b1[0] swizzle 128 groups 512 right ";
+
+TEST(WgmmaLimitsTest, AcceptsWhatTheHardwareHas) {
+  EXPECT_EQ(product_violations(R"(
+  wgmma_fence
+  wgmma %r0[0] columns 256 left %b1[48] swizzle 128 groups 512 right %b1[12288] swizzle 32 groups 128
+  wgmma %r0[48] columns 64 left %b1[1024] swizzle 64 groups 256 transposed 2048 right %b1[0] swizzle 128 groups 512 transposed 0
+  for %r3 i : i32 = 0 to 4 step 2 unroll {
+    wgmma %r0[%r3] columns 8 left %b2[0] swizzle 32 groups 128 right %b1[mul(%r3, 8)] swizzle 128 groups 0
+  }
+  if lt(thread_index, 32) {
+    wgmma_commit
+  }
+  wgmma %r1[4] columns 32 left %b4[96] swizzle 128 groups 1024 right %b4[4096] swizzle 64 groups 512
+  wgmma_wait pending 7)"),
+            "");
+}
+
+TEST(WgmmaLimitsTest, FindsMistakes) {
+  const std::string left(kLeft);
+  for (const auto& [product, message] : std::vector<std::pair<std::string, std::string>>{
+           {"%r0[0] columns 24" + left + "%b1[0] swizzle 128 groups 512",
+            "a product of 24 columns; there are 8, 16, 32, 64, 96, 128, 192, 256"},
+           {"%r0[1] columns 256" + left + "%b1[0] swizzle 128 groups 512",
+            "group of %r0 (sum) spans 1 to 64, but there are 64"},
+           {"%r2[0] columns 8" + left + "%b1[0] swizzle 128 groups 512",
+            "%r2 (single) has 1 lanes; an accumulator has 2"},
+           {"%r1[0] columns 8" + left + "%b1[0] swizzle 128 groups 512",
+            "%r1 (total) is i32; products of bf16 and bf16 are f32"},
+           {"%r0[0] columns 8" + left + "%b3[0] swizzle 128 groups 512",
+            "no product of matrices of bf16 and f16"},
+           {"%r0[0] columns 8" + left + "%b0[0] swizzle 128 groups 512", "%b0 (x) is not shared"},
+           {"%r0[0] columns 8" + left + "%b1[0] swizzle 16 groups 512",
+            "a matrix in s has lines of 16 bytes, not 32, 64 or 128"},
+           {"%r1[0] columns 64 left %b4[0] swizzle 64 groups 512 right %b4[0] swizzle 64 groups "
+            "512 "
+            "transposed 0",
+            "a transposed matrix in bytes of 1 bytes, not 2"},
+           {"%r0[0] columns 32" + left + "%b1[0] swizzle 128 groups 512 transposed 0",
+            "32 elements of a transposed matrix in s, whose lines have 64"},
+           {"%r0[0] columns 8" + left + "%b2[0] swizzle 128 groups 512",
+            "%b2 (close) is aligned to 256, not 1024"},
+           {"%r0[0] columns 8" + left + "%b5[0] swizzle 128 groups 512",
+            "%b5 (moved) is at offset 57600, not at a multiple of 1024"},
+           {"%r0[0] columns 16" + left + "%b1[0] swizzle 128 groups 256",
+            "groups of a matrix in s are 256 elements of 2 bytes apart, not a multiple of 1024 "
+            "bytes "
+            "up to 262128"},
+           {"%r0[0] columns 16" + left + "%b1[0] swizzle 128 groups 0",
+            "groups of a matrix in s are 0"},
+           {"%r0[0] columns 16" + left + "%b1[0] swizzle 128 groups 131072", "are 131072 elements"},
+           {"%r0[0] columns 128" + left + "%b1[0] swizzle 128 groups 512 transposed 0",
+            "blocks of a matrix in s are 0 elements"},
+           {"%r0[0] columns 256" + left + "%b1[0] swizzle 128 groups 1024",
+            "a matrix of 32256 elements in s, which has 16384"},
+           {"%r0[0] columns 8" + left + "%b1[512] swizzle 128 groups 512 transposed 0\n",
+            "8 elements"},
+           {"%r0[0] columns 8" + left + "%b1[8] swizzle 128 groups 512",
+            "element 8 of %b1 is at no multiple of 32 bytes"},
+           {"%r0[0] columns 8" + left + "%b1[64] swizzle 128 groups 512",
+            "element 64 of %b1 is at no multiple of 1024 bytes"},
+           {"%r0[0] columns 64" + left + "%b1[16] swizzle 128 groups 512 transposed 0",
+            "element 16 of %b1 is at no multiple of 1024 bytes"},
+           {"%r0[0] columns 8" + left + "%b1[16384] swizzle 128 groups 512",
+            "the index of a matrix is 16384, not from 0 to 15920"},
+           {"%r0[0] columns 8" + left + "%b1[mul(thread_index, 512)] swizzle 128 groups 512",
+            "the index of a matrix may differ within the warp"},
+       }) {
+    EXPECT_THAT(product_violations("wgmma " + product), HasSubstr(message)) << product;
+  }
+  EXPECT_THAT(product_violations("if lt(thread_index, 3) { wgmma_fence }"),
+              HasSubstr("a fence of a warp group where control may differ within the warp"));
+  EXPECT_THAT(product_violations("wgmma_wait pending 8"),
+              HasSubstr("waits for all but 8 groups of products, not 0 to 7"));
+  EXPECT_THAT(violations_of(kernel_with_body("wgmma_commit")),
+              HasSubstr("a commit of a warp group, which has 128 threads, in a block of 64"));
+}
+
 /// By chunks of 16 bytes: their numbers within the swizzled unit change with the line of 128 bytes.
 TEST(SwizzledTest, ExchangesChunksOfALine) {
   for (const int64_t swizzle : {0, 32, 64, 128}) {

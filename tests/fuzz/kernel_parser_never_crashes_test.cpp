@@ -59,6 +59,11 @@ constexpr std::string_view kSeeds[] = {
   init_mbarriers
   proxy_fence
   tensor_copy %b2[0] = %t0[0, %p1] mbarrier %m0[1]
+  wgmma_fence
+  wgmma %r11[0] columns 8 left %b2[0] swizzle 32 groups 128 right %b2[%p1] swizzle 64 groups 256
+  wgmma %r11[0] columns 8 left %b2[0] swizzle 32 groups 128 transposed 0 right %b2[0] swizzle 32 groups 0
+  wgmma_commit
+  wgmma_wait pending 0
 }
 )",
     R"(kernel @k threads 64 min_blocks 1 grid ceil(%p0 / 1) {
@@ -132,6 +137,8 @@ constexpr std::string_view kPieces[] = {"%r0",
                                         "matrices 4",
                                         "axis 0 stride 9223372036854775807 box 256",
                                         "swizzle -128",
+                                        "groups 9223372036854775807",
+                                        "transposed 4611686018427387904",
                                         "pending 9223372036854775807",
                                         "width 4611686018427387904",
                                         "threads 0",

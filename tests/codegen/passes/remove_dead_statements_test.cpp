@@ -51,6 +51,28 @@ TEST(RemoveDeadStatementsTest, MatricesLiveWithTheirProducts) {
     EXPECT_THAT(kept, testing::Not(HasSubstr(text)));
 }
 
+TEST(RemoveDeadStatementsTest, ProductsOfWarpGroupsLiveWithTheirSums) {
+  const auto kernel = parse_kernel(R"(kernel @k threads 128 min_blocks 1 grid ceil(%p0 / 1) {
+  param %p0 n : i64
+  buffer %b0 y : f32 global write align 16
+  buffer %b1 s : bf16 shared readwrite align 1024 count 4096
+  var %r0 sum : f32[2][2]
+  var %r1 unread : f32[2][2]
+  wgmma_fence
+  wgmma %r0[0] columns 8 left %b1[0] swizzle 128 groups 512 right %b1[0] swizzle 128 groups 512
+  wgmma %r1[0] columns 8 left %b1[0] swizzle 128 groups 512 right %b1[0] swizzle 128 groups 512
+  wgmma_commit
+  wgmma_wait pending 0
+  store %b0[0] = %r0[0, 0] width 2
+}
+)");
+  ASSERT_TRUE(kernel) << kernel.error().text();
+  const std::string kept = print(remove_dead_statements(*kernel));
+  for (const char* text : {"wgmma %r0", "wgmma_fence", "wgmma_commit", "wgmma_wait pending 0"})
+    EXPECT_THAT(kept, HasSubstr(text));
+  EXPECT_THAT(kept, testing::Not(HasSubstr("wgmma %r1")));
+}
+
 TEST(RemoveDeadStatementsTest, KeepsOnlyWhatReachesMemory) {
   const kir::Kernel kernel = kernel_of(R"(
   let %r0 kept : f32 = 0x1p+0
