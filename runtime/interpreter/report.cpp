@@ -107,8 +107,11 @@ class StmtDescription {
                        mbarrier(s.array), s.index);
   }
   std::string operator()(const kir::TensorCopy& s) const {
+    // The map may be missing: the compiler of bytecode describes what it refuses.
+    const bool exists = kernel_.tensor_maps.contains(s.map);
     return fmt::format("tensor copy {}[{}] from {}, at {}[{}]", buffer(s.shared), s.shared_index,
-                       kernel_.tensor_maps[s.map].name, mbarrier(s.array), s.index);
+                       exists ? kernel_.tensor_maps[s.map].name : fmt::format("{}", s.map),
+                       mbarrier(s.array), s.index);
   }
   std::string operator()(const kir::ProxyFence&) const { return "proxy fence"; }
   std::string operator()(const kir::MbarrierArrive& s) const {

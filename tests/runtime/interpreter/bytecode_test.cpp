@@ -160,6 +160,42 @@ TEST(Bytecode, RejectsWhatALoweredKernelMayNotHold) {
     expect_malformed(run, "no product of matrices of bf16 and bf16 into tile");
   }
   {
+    KernelRun run(128);
+    const auto x = run.output("x", DType::kBF16, 64, kir::Access::kReadWrite);
+    const auto rows = run.shared("rows", DType::kBF16, 4096);
+    const kir::ExprId zero = run.zero();
+    run.b.add_mbarriers("full", 1, 1);
+    kir::TensorMap map{.name = "map", .buffer = x};
+    map.axes.push_back({.size = 64, .box = 4});
+    const kir::TensorMapId narrow = run.b.add_tensor_map(map);
+    map.axes[0].box = 64;
+    const kir::TensorMapId wide = run.b.add_tensor_map(map);
+    const auto copy = [&](kir::TensorMapId of, std::vector<kir::ExprId> coordinates) {
+      run.kernel.body.clear();
+      run.b.append(kir::TensorCopy{.shared = rows,
+                                   .shared_index = zero,
+                                   .map = of,
+                                   .coordinates = std::move(coordinates),
+                                   .array = kir::MbarrierId{0},
+                                   .index = zero});
+    };
+    copy(narrow, {zero});
+    expect_malformed(run, "has 8 bytes along axis 0, not a multiple of 16");
+    copy(wide, {zero, zero});
+    expect_malformed(run, "2 coordinates of 1 axes");
+    copy(kir::TensorMapId{5}, {zero});
+    expect_malformed(run, "there is no %t5");
+    run.kernel.body.clear();
+    const kir::VarId sum = run.b.declare_tile("sum", DType::kF32, 2, 2);
+    const kir::SharedMatrix operand{.buffer = rows, .index = zero, .group_stride = 512};
+    run.b.append(kir::Wgmma{.accumulator = sum,
+                            .accumulator_group = zero,
+                            .columns = 24,
+                            .left = operand,
+                            .right = operand});
+    expect_malformed(run, "a product of 24 columns");
+  }
+  {
     KernelRun run(32);
     const kir::ExprId sum = run.b.add(run.thread(), run.block());
     run.kernel.exprs[sum].type = DType::kF32;
