@@ -15,7 +15,7 @@ class AxisLinker {
 
   tl::expected<LinkedAxes, Rejection> run() {
     for (const OpId id : fusion_.op_ids()) {
-      if (auto rejection = link(fusion_.ops[id])) return tl::make_unexpected(*rejection);
+      if (auto rejection = link(id)) return tl::make_unexpected(*rejection);
     }
     join_parts();
     if (auto rejection = check_distinct()) return tl::make_unexpected(*rejection);
@@ -31,7 +31,8 @@ class AxisLinker {
     return out;
   }
 
-  std::optional<Rejection> link(const Op& op) {
+  std::optional<Rejection> link(OpId id) {
+    const Op& op = fusion_.ops[id];
     const ValueId result = op.results.front();
     std::optional<Rejection> rejection;
     std::visit(
@@ -68,8 +69,11 @@ class AxisLinker {
                                        "end the fusion before it, or select by an iota");
             },
             [&](const ContractOp&) {
-              rejection = reject_space("a contraction has a space of its own", result,
-                                       "expand it with expand_contractions(), as plan() does");
+              linked_.axes.set(result, fresh_axes(result));
+              if (linked_.contraction)
+                rejection = reject_space("a kernel computes one contraction", result,
+                                         "end the fusion before it, and begin another behind it");
+              linked_.contraction = id;
             },
             [&](const ExternalOp&) {
               rejection =

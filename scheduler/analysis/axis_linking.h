@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,12 +51,16 @@ struct LinkedAxes {
   ValueAxes axes;
   /// Each axis that a reduction removes, with the reduction's first result.
   std::vector<std::pair<ValueId, AxisList>> reduced{};
+  /// The contraction of the fusion. Its result has axes of its own: what reads it knows nothing of
+  /// the operands' axes, which may even be those of one tensor.
+  std::optional<OpId> contraction{};
 };
 
 /// Links the axes of each op's operands and results, then those of parts of the graph that share
 /// only their shape. The failing side names the first value that no loops can walk: operands or
 /// reshapes whose sizes do not divide each other; an op that moves elements between tensors
-/// (concatenate, pad) or runs outside of a kernel; a value that meets its own transpose.
+/// (concatenate, pad) or runs outside of a kernel; a second contraction; a value that meets its own
+/// transpose.
 tl::expected<LinkedAxes, Rejection> link_axes(const Fusion& fusion);
 
 /// The rejection of a fusion that has no iteration space.

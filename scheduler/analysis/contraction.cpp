@@ -233,14 +233,13 @@ std::string text_of(const Contraction& contraction, const Fusion& fusion) {
 }
 
 Decision decision_of(const Contraction& contraction, const Fusion& fusion) {
-  return {
-      .question =
-          fmt::format("how is the matrix product {} computed", named(fusion, contraction.value)),
-      .chosen = "by ordinary arithmetic, without tensor cores",
-      .because = fmt::format(
-          "{}; its kernel is predicted to take {:.1f} us. No family multiplies matrices yet: put "
-          "an `external` call to a BLAS in its place",
-          text_of(contraction, fusion), contraction.predicted_us)};
+  return {.question = fmt::format("how is the matrix product {} computed",
+                                  named(fusion, contraction.value)),
+          .chosen = "by ordinary arithmetic, without tensor cores",
+          .because = fmt::format(
+              "{}; its kernel is predicted to take {:.1f} us. The matmul family multiplies "
+              "matrices: write it as a contraction (matmul, linear, contract)",
+              text_of(contraction, fusion), contraction.predicted_us)};
 }
 
 }  // namespace sinter

@@ -10,7 +10,8 @@
 namespace sinter {
 
 /// A sum of products of two tensors, each of which lacks an axis that the other has: a matrix
-/// product written element by element. No family multiplies matrices. Every product is ordinary
+/// product written element by element. It is not recognised as a contraction. Every product is
+/// ordinary
 /// arithmetic, and every operand is read once for each element of the axes that it lacks.
 struct Contraction {
   ValueId value{};  ///< The sum, in the graph it was found in.

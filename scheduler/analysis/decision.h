@@ -39,6 +39,7 @@ struct Prediction {
   double issue_us = 0.0;
   double special_us = 0.0;
   double shared_us = 0.0;
+  double matrix_us = 0.0;   ///< Matrix instructions.
   double exposed_us = 0.0;  ///< Latency that neither other blocks nor bytes in flight hide.
   double spill_us = 0.0;
   double second_stage_us = 0.0;   ///< Combining partial results.

@@ -74,6 +74,14 @@ tl::expected<std::vector<InPlace>, Rejection> find_in_place(const SegmentFacts& 
     if (!input.valid()) continue;
     const ValueId output = fusion.outputs[i];
     bool is_read = false;
+    if (const auto& contraction = facts.space.contraction) {
+      for (const TensorAccess* operand : {&contraction->rows, &contraction->columns}) {
+        if (operand->tensor != input) continue;
+        return tl::make_unexpected(rejected_at(
+            "in place", "an operand of a contraction is overwritten while others still read it",
+            operand->value, std::string(kApart)));
+      }
+    }
     for (const TensorAccess& access : facts.space.inputs) {
       if (access.tensor != input) continue;
       is_read = true;

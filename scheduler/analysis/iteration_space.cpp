@@ -1,10 +1,13 @@
 #include "scheduler/analysis/iteration_space.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "fusion_ir/match.h"
 #include "scheduler/analysis/axis_linking.h"
 #include "scheduler/analysis/loop_choice.h"
 #include "scheduler/analysis/tensor_views.h"
@@ -34,6 +37,7 @@ class Analysis {
   tl::expected<IterationSpace, Rejection> run() {
     if (auto rejection = check_size()) return tl::make_unexpected(*rejection);
     fill_accesses();
+    if (auto rejection = find_contraction()) return tl::make_unexpected(*rejection);
     if (auto rejection = find_dependences()) return tl::make_unexpected(*rejection);
     merge_dimensions();
     if (auto rejection = check_outputs()) return tl::make_unexpected(*rejection);
@@ -96,7 +100,9 @@ class Analysis {
   void fill_accesses() {
     IdMap<ValueId, uint8_t> is_needed(fusion_.values.size());  // By an op or the caller.
     for (const Op& op : fusion_.ops) {
-      if (views_.contains(op.results.front())) continue;
+      // A contraction addresses its operands itself.
+      if (views_.contains(op.results.front()) || std::holds_alternative<ContractOp>(op.kind))
+        continue;
       for (const ValueId operand : op.operands) is_needed[operand] = 1;
     }
     for (const ValueId output : fusion_.outputs) is_needed[output] = 1;
@@ -117,6 +123,80 @@ class Analysis {
       }
       space_.output_coverage.push_back(coverage);
     }
+  }
+
+  /// Addresses the operands of the contraction, if there is one.
+  std::optional<Rejection> find_contraction() {
+    if (!linked_.contraction) return std::nullopt;
+    const Op& op = fusion_.ops[*linked_.contraction];
+    const auto& contract = std::get<ContractOp>(op.kind);
+    ContractedSpace out;
+    out.op = *linked_.contraction;
+    out.value = op.results.front();
+    const Shape space = space_of(contract, fusion_.values[op.operands[0]].shape,
+                                 fusion_.values[op.operands[1]].shape);
+    for (const int axis : contract.reduced)
+      out.sizes.push_back(space[static_cast<size_t>(axis)].constant());
+    auto left = operand_access(op, op.operands[0], contract.left, out.sizes.size());
+    if (!left) return left.error();
+    auto right = operand_access(op, op.operands[1], contract.right, out.sizes.size());
+    if (!right) return right.error();
+    const bool left_has_columns = std::ranges::any_of(contract.left, [&](int axis) {
+      return std::ranges::find(contract.right, axis) == contract.right.end() &&
+             is_column_axis(op.results.front(), axis);
+    });
+    out.rows = std::move(left_has_columns ? *right : *left);
+    out.columns = std::move(left_has_columns ? *left : *right);
+    space_.contraction = std::move(out);
+    return std::nullopt;
+  }
+
+  /// True for an axis of a value that columns walk.
+  [[nodiscard]] bool is_column_axis(ValueId value, int axis) const {
+    if (static_cast<size_t>(axis) >= axes_[value].size()) return false;
+    Dependence covered;
+    for (const uint32_t node : classes_.resolve(axes_[value][static_cast<size_t>(axis)]))
+      mark(covered, node);
+    return covered.columns;
+  }
+
+  /// An operand of a contraction as the loops address it. `places` are its axes in the space of the
+  /// contraction.
+  [[nodiscard]] tl::expected<TensorAccess, Rejection> operand_access(const Op& op, ValueId operand,
+                                                                     const std::vector<int>& places,
+                                                                     size_t contracted) const {
+    const auto found = views_.find(operand);
+    if (found == views_.end()) {
+      return tl::make_unexpected(
+          reject_space("an operand of a contraction is computed by the same kernel", operand,
+                       "none needed where the graph may be cut: a kernel before computes it"));
+    }
+    const View& view = found->second;
+    TensorAccess access = access_of(operand, view, alignment_of(view));
+    access.strides.assign(nodes_.size() + contracted, 0);
+    const std::vector<AxisList>& result = axes_[op.results.front()];
+    for (size_t axis = 0; axis < places.size(); ++axis) {
+      std::optional<int64_t> stride =
+          stride_along(view, classes_.resolve(axes_[operand][axis]), classes_);
+      if (!stride) {
+        return tl::make_unexpected(
+            reject_space("an axis of a contraction is split by a reshape in memory", operand,
+                         "reshape behind the contraction"));
+      }
+      const auto place = static_cast<size_t>(places[axis]);
+      if (place >= result.size()) {
+        access.strides[nodes_.size() + place - result.size()] = *stride;
+        continue;
+      }
+      const AxisList walked = classes_.resolve(result[place]);
+      for (size_t i = walked.size(); i-- > 0;) {
+        const auto node = std::ranges::find(nodes_, walked[i]);
+        SINTER_CHECK(node != nodes_.end(), "no loop walks an axis of {}", op.results.front());
+        access.strides[static_cast<size_t>(node - nodes_.begin())] = *stride;
+        *stride *= classes_.size(walked[i]);
+      }
+    }
+    return access;
   }
 
   void mark(Dependence& dependence, uint32_t node) const {
@@ -145,6 +225,10 @@ class Analysis {
         const AxisList& axis = axes_[op.results.front()][static_cast<size_t>(iota->axis)];
         for (const uint32_t node : classes_.resolve(axis)) mark(dependence, node);
         space_.iota_weights[op.results.front()] = axis_weights(axis);
+      } else if (std::holds_alternative<ContractOp>(op.kind)) {
+        for (const AxisList& axis : axes_[op.results.front()]) {
+          for (const uint32_t node : classes_.resolve(axis)) mark(dependence, node);
+        }
       } else {
         for (const ValueId operand : op.operands) {
           dependence.rows |= space_.dependence[operand].rows;
@@ -256,16 +340,13 @@ class Analysis {
       return reject_space("a take gathers from a value that the same kernel computes", result,
                           kTakenApart);
     View view = found->second;
-    Gather gather{.access = {}, .stride = 0, .size = 1};
-    int64_t expected = axis.empty() ? 0 : view.stride_of(axis.back());
-    gather.stride = expected;
-    for (size_t i = axis.size(); i-- > 0;) {
-      if (view.stride_of(axis[i]) != expected)
-        return reject_space("a take gathers along an axis that a reshape split", result,
-                            kTakenApart);
-      expected *= classes_.size(axis[i]);
-      gather.size *= classes_.size(axis[i]);
-      view.strides.erase(axis[i]);
+    const std::optional<int64_t> stride = stride_along(view, axis, classes_);
+    if (!stride)
+      return reject_space("a take gathers along an axis that a reshape split", result, kTakenApart);
+    Gather gather{.access = {}, .stride = *stride, .size = 1};
+    for (const uint32_t node : axis) {
+      gather.size *= classes_.size(node);
+      view.strides.erase(node);
     }
     gather.access = access_of(op.operands[0], view, alignment_of(view));
     space_.gathers.emplace(result, std::move(gather));
@@ -328,6 +409,10 @@ class Analysis {
       for (const TensorAccess& access : space_.inputs) check(access.strides);
       for (const TensorAccess& access : space_.outputs) check(access.strides);
       for (const auto& [value, gather] : space_.gathers) check(gather.access.strides);
+      if (space_.contraction) {
+        check(space_.contraction->rows.strides);
+        check(space_.contraction->columns.strides);
+      }
       for (const ValueId value : fusion_.value_ids()) {
         check(std::as_const(space_.iota_weights)[value]);
         check(std::as_const(space_.take_weights)[value]);
@@ -342,6 +427,10 @@ class Analysis {
       for (TensorAccess& access : space_.inputs) drop(access.strides);
       for (TensorAccess& access : space_.outputs) drop(access.strides);
       for (auto& [value, gather] : space_.gathers) drop(gather.access.strides);
+      if (space_.contraction) {
+        drop(space_.contraction->rows.strides);
+        drop(space_.contraction->columns.strides);
+      }
       for (const ValueId value : fusion_.value_ids()) {
         if (!std::as_const(space_.iota_weights)[value].empty()) drop(space_.iota_weights[value]);
         if (!std::as_const(space_.take_weights)[value].empty()) drop(space_.take_weights[value]);
@@ -352,6 +441,30 @@ class Analysis {
     }
     for (size_t i = 0; i < space_.dimensions.size(); ++i) {
       (i < space_.row_dimensions ? space_.rows : space_.columns) *= space_.dimensions[i].size;
+    }
+    if (space_.contraction) merge_contracted(*space_.contraction);
+  }
+
+  /// Merges contracted loops that both operands walk as one, and counts the loops of the batch.
+  void merge_contracted(ContractedSpace& contraction) const {
+    const size_t loops = space_.dimensions.size();
+    for (size_t i = 0; i + 1 < contraction.sizes.size();) {
+      const auto collapses = [&](const TensorAccess& access) {
+        return access.strides[loops + i] ==
+               access.strides[loops + i + 1] * contraction.sizes[i + 1];
+      };
+      if (!collapses(contraction.rows) || !collapses(contraction.columns)) {
+        ++i;
+        continue;
+      }
+      for (TensorAccess* access : {&contraction.rows, &contraction.columns})
+        access->strides.erase(access->strides.begin() + static_cast<ptrdiff_t>(loops + i));
+      contraction.sizes[i + 1] *= contraction.sizes[i];
+      contraction.sizes.erase(contraction.sizes.begin() + static_cast<ptrdiff_t>(i));
+    }
+    for (size_t i = 0; i < space_.row_dimensions; ++i) {
+      if (contraction.columns.strides[i] != 0 && space_.dimensions[i].size > 1)
+        contraction.batch_dimensions = i + 1;
     }
   }
 
@@ -371,6 +484,10 @@ class Analysis {
 const TensorAccess* IterationSpace::find_input(ValueId value) const {
   const uint32_t place = input_places[value];
   return place == 0 ? nullptr : &inputs[place - 1];
+}
+
+int64_t ContractedSpace::contracted() const {
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
 }
 
 tl::expected<IterationSpace, Rejection> iteration_space(const Fusion& fusion) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,24 @@ struct Gather {
   friend bool operator==(const Gather&, const Gather&) = default;
 };
 
+/// The contraction of a segment. Its result is computed before everything else of a tile, and is
+/// never in memory. The operand that lacks the columns is the one of the rows, whichever side of
+/// the op it is on.
+struct ContractedSpace {
+  OpId op;
+  ValueId value;  ///< The result, which has all dimensions of the space.
+  /// Sizes of the loops that are contracted, from the outermost to the innermost.
+  std::vector<int64_t> sizes;
+  /// The operands in memory. Strides: for each dimension of the space, then for each contracted
+  /// loop.
+  TensorAccess rows, columns;
+  /// Leading dimensions of the rows along which the operand of the columns also varies: each of
+  /// their elements is a contraction of its own.
+  size_t batch_dimensions = 0;
+  [[nodiscard]] int64_t contracted() const;  ///< Product of `sizes`.
+  friend bool operator==(const ContractedSpace&, const ContractedSpace&) = default;
+};
+
 /// The kinds of dimensions along which a value varies.
 struct Dependence {
   bool rows = false;     ///< Along a dimension of the rows.
@@ -54,7 +73,9 @@ enum class OuterReduction : uint8_t {
 };
 
 /// The loops of a segment and how they address its tensors: first the row dimensions, then the
-/// column dimensions, each from the outermost to the innermost. Inner reductions remove the
+/// column dimensions, each from the outermost to the innermost. Of a contraction, the columns are
+/// the axes that only one operand has, the one of the innermost axis where both have some; all
+/// other axes of its result are rows. Inner reductions remove the
 /// columns. Outer reductions remove the rows or, next to other reductions, all dimensions. A
 /// segment may have both kinds. Without inner reductions the columns are the dimensions that outer
 /// ones keep. Without any reduction all dimensions are columns, so all elements form one row.
@@ -77,7 +98,8 @@ struct IterationSpace {
   std::map<ValueId, Gather> gathers{};
   /// True for results of outer reductions and values computed from them: known only after all rows.
   IdMap<ValueId, uint8_t> after_rows;
-  IdMap<ValueId, OuterReduction> outer;   ///< By an outer reduction's first result.
+  IdMap<ValueId, OuterReduction> outer;  ///< By an outer reduction's first result.
+  std::optional<ContractedSpace> contraction{};
   IdMap<ValueId, uint32_t> input_places;  ///< Position in `inputs` plus 1; 0: not an input.
 
   /// The access of a value read from memory; null for a computed value.
@@ -94,6 +116,9 @@ struct IterationSpace {
 /// With reductions, a gather must index the columns that inner reductions remove or outer ones
 /// keep, and all columns of its operand must be available: read, or computed within the row.
 /// Without reductions, a gather may index any axis of an operand that is read.
+///
+/// The operands of a contraction must be in memory, each of their axes with a single stride. Beside
+/// a contraction there are no reductions.
 tl::expected<IterationSpace, Rejection> iteration_space(const Fusion& fusion);
 
 }  // namespace sinter

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <utility>
 #include <variant>
@@ -29,7 +30,12 @@ class LoopChooser {
     std::vector<uint32_t> walked = walked_classes(find_reduced());
     order(walked);
     std::vector<uint32_t> columns;
-    if (auto rejection = choose_columns(walked, columns)) return tl::make_unexpected(*rejection);
+    if (linked_.contraction) {
+      if (auto rejection = choose_contracted(walked, columns))
+        return tl::make_unexpected(*rejection);
+    } else if (auto rejection = choose_columns(walked, columns)) {
+      return tl::make_unexpected(*rejection);
+    }
     if (const ValueId uniform = uniform_outer(columns); uniform.valid()) {
       // The axes that such a reduction removes become the innermost loops, which makes it an inner
       // reduction.
@@ -262,6 +268,48 @@ class LoopChooser {
     }
     if (!out_.inner) std::erase_if(columns, [&](uint32_t node) { return contains(rows, node); });
     return check_outer_columns(columns);
+  }
+
+  /// Chooses the columns of a contraction: the axes of its result that only one operand has. Moves
+  /// the axes that both operands have to the front of the loops.
+  std::optional<Rejection> choose_contracted(std::vector<uint32_t>& walked,
+                                             std::vector<uint32_t>& columns) const {
+    const Op& op = fusion_.ops[*linked_.contraction];
+    const auto& contract = std::get<ContractOp>(op.kind);
+    const ValueId result = op.results.front();
+    if (!reduced_by_.empty()) {
+      return reject_space("a kernel that contracts reduces nothing else",
+                          reduced_by_.begin()->first,
+                          "none needed where the graph may be cut: another kernel reduces");
+    }
+    std::vector<uint32_t> left;  // Classes that only the left operand has.
+    std::vector<uint32_t> both;
+    const auto has = [](const std::vector<int>& axes, size_t axis) {
+      return std::ranges::find(axes, static_cast<int>(axis)) != axes.end();
+    };
+    std::vector<uint32_t> all;
+    for (size_t axis = 0; axis < axes_[result].size(); ++axis) {
+      for (const uint32_t node : classes_.resolve(axes_[result][axis])) {
+        all.push_back(node);
+        const bool in_left = has(contract.left, axis);
+        const bool in_right = has(contract.right, axis);
+        if (in_left && in_right) both.push_back(node);
+        if (in_left && !in_right) left.push_back(node);
+        if (!in_left) columns.push_back(node);
+      }
+    }
+    if (walked.size() != all.size() ||
+        !std::ranges::all_of(walked, [&](uint32_t node) { return contains(all, node); })) {
+      return reject_space("an output has other axes than the contraction", result,
+                          "give what has other axes a fusion of its own");
+    }
+    for (const uint32_t node : walked | std::views::reverse) {
+      if (contains(both, node)) continue;
+      if (contains(left, node)) columns = left;
+      break;
+    }
+    std::ranges::stable_partition(walked, [&](uint32_t node) { return contains(both, node); });
+    return std::nullopt;
   }
 
   /// Rejects a reduction over the rows that keeps only some of the columns: it would be repeated

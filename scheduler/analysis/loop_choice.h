@@ -19,9 +19,10 @@ struct LoopChoice {
   std::set<ValueId> outer;      ///< Reductions that remove the rows, by first result.
 };
 
-/// Chooses the loops from the axes that reductions remove and from the strides in memory. The
-/// failing side names reductions over axes that are neither all rows, all columns nor everything,
-/// and index reductions that number elements in another order than the loops.
+/// Chooses the loops from the axes that reductions remove, or that operands of a contraction have,
+/// and from the strides in memory. The failing side names reductions over axes that are neither all
+/// rows, all columns nor everything, index reductions that number elements in another order than
+/// the loops, and reductions or outputs of other axes beside a contraction.
 tl::expected<LoopChoice, Rejection> choose_loops(const Fusion& fusion, const LinkedAxes& linked,
                                                  const TensorViews& views);
 

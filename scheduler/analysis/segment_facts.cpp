@@ -111,6 +111,10 @@ class Facts {
       const auto only = picked.find(access.value);
       count(access.tensor, bytes(only == picked.end() ? access.value : only->second));
     }
+    if (const auto& contraction = facts_.space.contraction) {
+      for (const TensorAccess* operand : {&contraction->rows, &contraction->columns})
+        count(operand->tensor, bytes(operand->value));
+    }
     for (const auto& [tensor, counted] : read) facts_.bytes_read += counted;
     for (const ValueId output : fusion().outputs) facts_.bytes_written += bytes(output);
 
@@ -352,6 +356,14 @@ double issue_slots_of(const OpKind& kind) {
 
 double element_instructions(const OpKind& kind) { return std::max(1.0, issue_slots_of(kind)); }
 
+bool SegmentFacts::reads_tensor(ValueId input) const {
+  if (space.contraction &&
+      (space.contraction->rows.tensor == input || space.contraction->columns.tensor == input))
+    return true;
+  return std::ranges::any_of(space.inputs,
+                             [&](const TensorAccess& access) { return access.tensor == input; });
+}
+
 tl::expected<SegmentFacts, Rejection> analyse_walk(Fusion fusion) {
   auto space = iteration_space(fusion);
   if (!space) return tl::make_unexpected(space.error());
@@ -377,10 +389,14 @@ tl::expected<SegmentFacts, Rejection> analyse(Fusion fusion) {
 std::optional<Rejection> check_arguments(const SegmentFacts& facts) {
   if (facts.list) return std::nullopt;
   // Most segments have few tensors even if each access were of another one.
-  if (std::ssize(facts.fusion.outputs) + std::ssize(facts.space.inputs) <= kMostArgumentTensors)
+  const int64_t operands = facts.space.contraction ? 2 : 0;
+  if (std::ssize(facts.fusion.outputs) + std::ssize(facts.space.inputs) + operands <=
+      kMostArgumentTensors)
     return std::nullopt;
   std::set<ValueId> tensors(facts.fusion.outputs.begin(), facts.fusion.outputs.end());
   for (const TensorAccess& access : facts.space.inputs) tensors.insert(access.tensor);
+  if (const auto& contraction = facts.space.contraction)
+    tensors.insert({contraction->rows.tensor, contraction->columns.tensor});
   if (std::ssize(tensors) <= kMostArgumentTensors) return std::nullopt;
   return Rejection{.subject = "segment",
                    .rule = std::string(kArgumentsRule),

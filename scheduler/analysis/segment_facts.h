@@ -71,8 +71,14 @@ struct SegmentFacts {
   [[nodiscard]] bool is_empty(ValueId value) const {
     return element_count(fusion.values[value].shape) == 0;
   }
+  /// True for the result of the contraction, which is computed before the rest of a tile.
+  [[nodiscard]] bool is_contracted(ValueId value) const {
+    return space.contraction && space.contraction->value == value;
+  }
   /// True for values read from memory rather than computed.
   [[nodiscard]] bool is_read(ValueId value) const { return space.find_input(value) != nullptr; }
+  /// True for an input that the segment reads, as a view of it or as an operand of its contraction.
+  [[nodiscard]] bool reads_tensor(ValueId input) const;
   /// Largest / smallest element size in bytes among full tensors (inputs read along the columns,
   /// outputs covering them).
   int64_t widest_tile_bytes = 1;

@@ -132,7 +132,7 @@ class Distribution {
     walk_operands(fusion(), from, [&](ValueId value) {
       if (used_[value] != 0) return false;
       used_[value] = 1;
-      if (facts_.is_read(value)) return false;
+      if (facts_.is_read(value) || facts_.is_contracted(value)) return false;
       const Op& op = fusion().def_of(value);
       if (!is_reduction(op.kind)) return true;
       // All results of a reduction become available together.
@@ -290,7 +290,7 @@ class Distribution {
   /// Loads and evaluates what the stage's results need.
   void finish_stage(Stage& stage, int s, const std::vector<ValueId>& needed) {
     for (const ValueId value : needed) {
-      if (available(value, s)) continue;
+      if (available(value, s) || facts_.is_contracted(value)) continue;
       if (facts_.is_read(value)) {
         stage.loads.push_back(value);
       } else {
@@ -364,7 +364,7 @@ class Distribution {
       const ValueId value = open_.back();
       open_.pop_back();
       if (!facts_.is_tile(value) || !needed.insert(value) || available(value, s) ||
-          facts_.is_read(value))
+          facts_.is_read(value) || facts_.is_contracted(value))
         continue;
       const Op& op = fusion().def_of(value);
       // A gather reads its operand at the index.

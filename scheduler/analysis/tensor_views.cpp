@@ -47,17 +47,13 @@ tl::expected<View, Rejection> view_of_slice(const LinkedAxes& linked, const Op& 
       continue;
     }
     // The sliced axis must have a single stride, or the start has no single offset.
-    int64_t stride = in.empty() ? 0 : from.stride_of(in.back());
-    int64_t expected = stride;
-    for (size_t i = in.size(); i-- > 0;) {
-      if (from.stride_of(in[i]) != expected) {
-        return tl::make_unexpected(reject_space("a slice cuts an axis that a reshape split", result,
-                                                "slice before reshaping"));
-      }
-      expected *= classes.size(in[i]);
+    const std::optional<int64_t> step = stride_along(from, in, classes);
+    if (!step) {
+      return tl::make_unexpected(reject_space("a slice cuts an axis that a reshape split", result,
+                                              "slice before reshaping"));
     }
-    view.offset += slice.start[axis] * stride;
-    stride *= slice.step[axis];
+    view.offset += slice.start[axis] * *step;
+    int64_t stride = *step * slice.step[axis];
     for (size_t i = out.size(); i-- > 0;) {
       view.strides[out[i]] = stride;
       stride *= classes.size(out[i]);
@@ -71,6 +67,17 @@ tl::expected<View, Rejection> view_of_slice(const LinkedAxes& linked, const Op& 
 int64_t View::stride_of(uint32_t node) const {
   const auto found = strides.find(node);
   return found == strides.end() ? 0 : found->second;
+}
+
+std::optional<int64_t> stride_along(const View& view, const AxisList& axis,
+                                    const AxisClasses& classes) {
+  const int64_t stride = axis.empty() ? 0 : view.stride_of(axis.back());
+  int64_t expected = stride;
+  for (size_t i = axis.size(); i-- > 0;) {
+    if (view.stride_of(axis[i]) != expected) return std::nullopt;
+    expected *= classes.size(axis[i]);
+  }
+  return stride;
 }
 
 tl::expected<TensorViews, Rejection> find_views(const Fusion& fusion, const LinkedAxes& linked) {

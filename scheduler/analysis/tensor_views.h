@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "fusion_ir/fusion.h"
@@ -26,6 +27,11 @@ struct View {
 
   [[nodiscard]] int64_t stride_of(uint32_t node) const;
 };
+
+/// The stride from one element of an axis to the next, where the axis, as resolved classes, has a
+/// single one; 0 for an axis of one element. No value if a reshape split the axis in memory.
+std::optional<int64_t> stride_along(const View& view, const AxisList& axis,
+                                    const AxisClasses& classes);
 
 /// Values that are addresses into an input rather than computed: the inputs, and what permutes,
 /// reshapes, broadcasts and slices make of them.
