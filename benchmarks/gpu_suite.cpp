@@ -265,6 +265,7 @@ class Suite {
                        {"issue_us", p.issue_us},
                        {"special_us", p.special_us},
                        {"shared_us", p.shared_us},
+                       {"matrix_us", p.matrix_us},
                        {"l2_us", p.l2_us},
                        {"exposed_us", p.exposed_us},
                        {"second_stage_us", p.second_stage_us},

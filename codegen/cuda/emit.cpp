@@ -8,6 +8,7 @@
 #include "codegen/lower/lower_multi_tensor.h"
 #include "codegen/lower/lower_pipeline.h"
 #include "codegen/lower/lower_pointwise.h"
+#include "codegen/lower/lower_program.h"
 #include "codegen/lower/lower_rows.h"
 #include "codegen/lower/lower_transpose.h"
 #include "scheduler/families/multi_tensor.h"
@@ -43,6 +44,7 @@ constexpr std::array kLowerings = {
     Lowering{.family = kLooped, .lower = lower_rows},
     Lowering{.family = kMultiWave, .lower = lower_rows},
     Lowering{.family = kWarpSpecialised, .lower = lower_pipeline},
+    Lowering{.family = kMatmul, .lower = lower_matmul},
 };
 
 }  // namespace

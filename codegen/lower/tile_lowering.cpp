@@ -37,9 +37,7 @@ void TileLowering::declare_buffers(bool finishes) {
                                             .value = tensor});
   };
   for (const ValueId input : facts_.fusion.inputs) {
-    const bool read = std::ranges::any_of(facts_.space.inputs,
-                                          [&](const TensorAccess& a) { return a.tensor == input; });
-    if (read)
+    if (facts_.reads_tensor(input))
       declare(input, kir::Access::kRead, facts_.fusion.def_as<InputOp>(input)->alignment,
               name_of_value(input));
   }

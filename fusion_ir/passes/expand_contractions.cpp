@@ -77,11 +77,16 @@ class Expansion {
 }  // namespace
 
 std::optional<Fusion> expand_contractions(const Fusion& fusion) {
+  return expand_contractions(fusion, [](OpId) { return true; });
+}
+
+std::optional<Fusion> expand_contractions(const Fusion& fusion,
+                                          const std::function<bool(OpId)>& is_expanded) {
   return rewrite(fusion,
                  [&](Rewriter& rewriter, OpId id,
                      std::span<const ValueId> operands) -> std::optional<std::vector<ValueId>> {
                    const auto* op = std::get_if<ContractOp>(&fusion.ops[id].kind);
-                   if (op == nullptr) return std::nullopt;
+                   if (op == nullptr || !is_expanded(id)) return std::nullopt;
                    return {{Expansion(rewriter, *op, operands).run()}};
                  });
 }

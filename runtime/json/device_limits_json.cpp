@@ -61,6 +61,8 @@ constexpr std::array kReals = {
     Field<double>{"special_per_clock", &DeviceLimits::special_per_clock, kLeastRate, kMostRate},
     Field<double>{"shared_bytes_per_clock", &DeviceLimits::shared_bytes_per_clock, kLeastRate,
                   kMostRate},
+    Field<double>{"matrix_products_per_clock", &DeviceLimits::matrix_products_per_clock, kLeastRate,
+                  kMostRate},
     Field<double>{"l2_bytes_per_clock", &DeviceLimits::l2_bytes_per_clock, kLeastRate, kMostRate},
     Field<double>{"memory_latency_ns", &DeviceLimits::memory_latency_ns, 0.0, kMostRate},
     Field<double>{"bytes_in_flight_per_sm", &DeviceLimits::bytes_in_flight_per_sm, 0.0, kMostRate},

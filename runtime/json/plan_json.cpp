@@ -85,11 +85,17 @@ Json to_json(const ResourceEstimate& estimate) {
 }
 
 Json to_json(const Prediction& prediction) {
-  return {{"total_us", prediction.total_us},   {"launch_us", prediction.launch_us},
-          {"memory_us", prediction.memory_us}, {"l2_us", prediction.l2_us},
-          {"issue_us", prediction.issue_us},   {"special_us", prediction.special_us},
-          {"shared_us", prediction.shared_us}, {"exposed_us", prediction.exposed_us},
-          {"spill_us", prediction.spill_us},   {"second_stage_us", prediction.second_stage_us}};
+  return {{"total_us", prediction.total_us},
+          {"launch_us", prediction.launch_us},
+          {"memory_us", prediction.memory_us},
+          {"l2_us", prediction.l2_us},
+          {"issue_us", prediction.issue_us},
+          {"special_us", prediction.special_us},
+          {"shared_us", prediction.shared_us},
+          {"matrix_us", prediction.matrix_us},
+          {"exposed_us", prediction.exposed_us},
+          {"spill_us", prediction.spill_us},
+          {"second_stage_us", prediction.second_stage_us}};
 }
 
 Json to_json(const Rejection& rejection) {

@@ -30,6 +30,12 @@ namespace {
 // us. Used for every device that was not measured.
 constexpr double kLoadedLatencyNs = 1290.0;
 
+// Multiply-adds of matrix instructions: dense rates of 16-bit elements with f32 sums, from the
+// whitepapers and data sheets named below, divided by SMs and clock. 8.0: 312 TFLOPS. 8.9: 165
+// TFLOPS of the RTX 4090, which halves the rate, and 121 of the L4. 12.0: 504 TFLOPS of the RTX PRO
+// 6000. That of 9.0 is for wgmma. With mma.sync an H100 reaches 910 at the clock given below, 44 %
+// of it (docs/cost_model.md). 10.0: that of 8.0, not measured.
+
 DeviceLimits ampere_data_center() {
   DeviceLimits limits;
   limits.compute_major = 8;
@@ -44,6 +50,7 @@ DeviceLimits hopper() {
   limits.has_bulk_copy = limits.has_dependent_launch = true;
   limits.most_cluster_blocks = kMostClusterBlocks;
   limits.has_setmaxnreg = limits.has_wgmma = true;
+  limits.matrix_products_per_clock = 910.0;
   return limits;
 }
 
@@ -51,12 +58,14 @@ DeviceLimits blackwell_data_center() {
   DeviceLimits limits = hopper();
   limits.compute_major = 10;
   limits.has_wgmma = false;  // tcgen05 replaces it.
+  limits.matrix_products_per_clock = 1024.0;
   return limits;
 }
 
 /// Ada and consumer Blackwell share their SM limits.
-DeviceLimits graphics(int major, int minor) {
+DeviceLimits graphics(int major, int minor, double matrix_products_per_clock) {
   DeviceLimits limits;
+  limits.matrix_products_per_clock = matrix_products_per_clock;
   limits.compute_major = major;
   limits.compute_minor = minor;
   limits.threads_per_sm = 1536;
@@ -112,13 +121,13 @@ std::array<DeviceLimits, 8> make_presets() {
       // the full GB202): RTX Blackwell PRO architecture whitepaper, which gives a boost clock of
       // 2617 MHz. The clock is 8 % below that, because the Server and Max-Q editions share the name
       // and run slower; not measured.
-      preset(graphics(12, 0), {"RTX PRO 6000", 188, 128, 1792.0, 2400.0}),
+      preset(graphics(12, 0, 512.0), {"RTX PRO 6000", 188, 128, 1792.0, 2400.0}),
       // 128 SMs, 72 MB L2, 1,008 GB/s, boost 2520 MHz: "NVIDIA Ada GPU Architecture" whitepaper,
       // and the same in the device listing of NVIDIA/nvbench pull request 207.
-      preset(graphics(8, 9), {"RTX 4090", 128, 72, 1008.0, 2520.0}),
+      preset(graphics(8, 9, 256.0), {"RTX 4090", 128, 72, 1008.0, 2520.0}),
       // 300 GB/s: L4 data sheet, whose 30.3 TFLOPS of f32 are 58 SMs of 128 lanes at the boost
       // clock of 2040 MHz (L4 product brief). 48 MB L2: Ada whitepaper, for the AD104.
-      preset(graphics(8, 9), {"L4", 58, 48, 300.0, 2040.0}),
+      preset(graphics(8, 9, 512.0), {"L4", 58, 48, 300.0, 2040.0}),
   };
 }
 

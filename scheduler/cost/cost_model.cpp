@@ -75,6 +75,15 @@ double issue_time(double issue_slots, const DeviceLimits& limits, double busy_sm
          (limits.issue_per_clock * constants.issue_efficiency * limits.clock_mhz * busy_sms);
 }
 
+double l2_read_time(const DeviceLimits& limits, double bytes, double busy_sms) {
+  // 5,120 bytes per clock by all SMs of an A100 ("NVIDIA A100 Tensor Core GPU Architecture"
+  // whitepaper), used for every device. One SM: 64 bytes, as much as its L1 takes in.
+  constexpr double kBytesOfAll = 5120.0;
+  constexpr double kBytesOfSm = 64.0;
+  const double per_clock = std::min(kBytesOfAll / static_cast<double>(limits.sm_count), kBytesOfSm);
+  return bytes / (per_clock * limits.clock_mhz * busy_sms);
+}
+
 double second_kernel_time(double partial_bytes, const DeviceLimits& limits) {
   const CostConstants& constants = limits.cost;
   return constants.second_launch_us +

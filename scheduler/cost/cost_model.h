@@ -85,6 +85,9 @@ double memory_time(const DeviceLimits& limits, double bytes_read, double bytes_w
 /// Microseconds in which the busy SMs, with enough warps, issue that many thread instructions.
 double issue_time(double issue_slots, const DeviceLimits& limits, double busy_sms);
 
+/// Microseconds in which the busy SMs read so many bytes from L2, at best.
+double l2_read_time(const DeviceLimits& limits, double bytes, double busy_sms);
+
 /// Microseconds of a second kernel that combines partial results.
 double second_kernel_time(double partial_bytes, const DeviceLimits& limits);
 

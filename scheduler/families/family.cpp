@@ -3,6 +3,7 @@
 #include "scheduler/cost/row_estimate.h"
 #include "scheduler/families/column.h"
 #include "scheduler/families/looped.h"
+#include "scheduler/families/matmul.h"
 #include "scheduler/families/multi_tensor.h"
 #include "scheduler/families/multi_wave.h"
 #include "scheduler/families/pointwise.h"
@@ -21,6 +22,16 @@ std::optional<Rejection> refuse_rows(const SegmentFacts& facts, std::string_view
 }
 
 }  // namespace
+
+std::optional<Rejection> refusal_of(const Family& family, const SegmentFacts& facts) {
+  if (!is_for(family, facts)) {
+    return rejected_at(
+        family.name,
+        family.contracts ? "the segment contracts nothing" : "the family contracts nothing", {},
+        "use a family for this kind of segment");
+  }
+  return family.refuses ? family.refuses(facts) : std::nullopt;
+}
 
 const Family* find_family(const FamilySet& families, std::string_view name) {
   for (const Family& family : families) {
@@ -87,6 +98,14 @@ FamilySet scheduling_families() {
        .writes_partials = true,
        .can_finish_by_last_block = true,
        .refuses = [](const SegmentFacts& facts) { return refuse_rows(facts, kWarpSpecialised); }},
+      {.name = std::string(kMatmul),
+       .propose = propose_matmul,
+       .estimate = estimate_matmul,
+       .predict = predict_matmul,
+       .lower = {},
+       .layout = ElementLayout::kFragments,
+       .contracts = true,
+       .refuses = refuse_matmul},
   };
 }
 

@@ -35,9 +35,10 @@ struct Proposal {
 
 /// How the schedules of a family place the elements of a segment.
 enum class ElementLayout : uint8_t {
-  kRows,     ///< Row slots take whole rows, in batches of vectors.
-  kColumns,  ///< Row slots take `unroll` rows at a time, of a strip of columns.
-  kTiles,    ///< Tiles, of which a thread stores elements that another has read.
+  kRows,       ///< Row slots take whole rows, in batches of vectors.
+  kColumns,    ///< Row slots take `unroll` rows at a time, of a strip of columns.
+  kTiles,      ///< Tiles, of which a thread stores elements that another has read.
+  kFragments,  ///< Tiles, of which the same thread reads and stores an element.
 };
 
 /// A kind of schedule as a plug-in: a few functions under a name. A FamilySet is an ordinary value
@@ -69,12 +70,24 @@ struct Family {
   ElementLayout layout = ElementLayout::kRows;
   /// Lowers schedules with `finish last_block`.
   bool can_finish_by_last_block = false;
+  /// Runs segments with a contraction, and no others. Families of either kind are not asked about
+  /// segments of the other.
+  bool contracts = false;
   /// Why no schedule of the family can run a segment, on any device. The segmenter asks this for
   /// every group it considers; it must not try schedules. Empty: nothing is known beforehand.
   std::function<std::optional<Rejection>(const SegmentFacts&)> refuses{};
 };
 
 using FamilySet = std::vector<Family>;
+
+/// True if the family is for segments of this kind: with a contraction, or without.
+inline bool is_for(const Family& family, const SegmentFacts& facts) {
+  return family.contracts == facts.space.contraction.has_value();
+}
+
+/// Why a family runs no segment of this kind: it is for the other kind, or Family::refuses says so.
+/// No value: nothing is known beforehand.
+std::optional<Rejection> refusal_of(const Family& family, const SegmentFacts& facts);
 
 const Family* find_family(const FamilySet& families, std::string_view name);
 

@@ -41,6 +41,10 @@ class Draw {
 
   Schedule schedule(std::string_view family) {
     Schedule out{.family = std::string(family), .parameters = parameters_of_family(family)};
+    if (auto* const own = std::get_if<MatmulParameters>(&out.parameters)) {
+      draw_tile(out, *own);
+      return out;
+    }
     out.threads_per_row = power_of_two(limits_.threads_per_block);
     out.rows_per_block = rows_per_block(out.threads_per_row);
     out.row_access = one_of({RowAccess::kAligned, RowAccess::kUnaligned, RowAccess::kScalar});
@@ -143,6 +147,26 @@ class Draw {
     if (accumulates_columns(facts_) && below(3) == 0) out = Residency::kShared;
   }
 
+  /// Tiles of 16 to 256 elements along each axis, of one to eight warps.
+  void draw_tile(Schedule& out, MatmulParameters& own) {
+    constexpr int64_t kLeastTile = 16;
+    constexpr int64_t kMostTile = 256;
+    constexpr int64_t kMostWarps = 8;
+    own.tile_rows = kLeastTile * power_of_two(kMostTile / kLeastTile);
+    own.tile_columns = kLeastTile * power_of_two(kMostTile / kLeastTile);
+    own.tile_depth = kLeastTile * power_of_two(kMostTile / kLeastTile / 2);
+    own.row_warps = power_of_two(std::min(kMostWarps, own.tile_rows / kLeastTile));
+    const int64_t column_warps =
+        power_of_two(std::min(kMostWarps / own.row_warps, own.tile_columns / kLeastTile));
+    own.pipeline_stages = 2 + below(4);
+    out.threads_per_row = kWarp * own.row_warps * column_warps;
+    out.rows_per_block = 1;
+    out.vector_width = power_of_two(2);
+    out.unroll = 1;
+    out.min_blocks_per_sm = 1 + below(2);
+    out.row_access = out.vector_width == 1 ? RowAccess::kScalar : RowAccess::kAligned;
+  }
+
   /// Mostly legal fields: a draw of all fields at random would hardly ever give a legal pipeline.
   void specialise(Schedule& out, WarpSpecialisedParameters& own) {
     constexpr int64_t kMostGroups = 4;
@@ -240,7 +264,7 @@ std::optional<ProposedSchedule> random_schedule(const SegmentFacts& facts,
   std::vector<const Family*> choices;
   for (const Family& candidate : families) {
     // All draws of a family that rejects the segment would be lost.
-    if (candidate.refuses && candidate.refuses(facts)) continue;
+    if (refusal_of(candidate, facts)) continue;
     if (family.empty() || candidate.name == family) choices.push_back(&candidate);
   }
   if (choices.empty()) return std::nullopt;

@@ -75,7 +75,7 @@ std::optional<Rejection> check_stages(const SegmentFacts& facts, const Schedule&
     available.insert(stage.loads.begin(), stage.loads.end());
     const auto missing = [&](ValueId value) -> std::optional<Rejection> {
       if (facts.is_tile(value)) {
-        if (available.contains(value)) return std::nullopt;
+        if (available.contains(value) || facts.is_contracted(value)) return std::nullopt;
         return broken(schedule, fmt::format("stage {} reads an element it does not have", s), value,
                       "keep the value, or what it is computed from");
       }
@@ -170,6 +170,10 @@ std::vector<Rejection> verify_schedule(const SegmentFacts& facts, const Schedule
     rejections.push_back(broken(schedule, "the parameters are those of another family", {},
                                 "give Schedule::parameters the alternative of the family, as "
                                 "parameters_of_family() does"));
+    return rejections;
+  }
+  if (!is_for(*family, facts)) {
+    rejections.push_back(*refusal_of(*family, facts));
     return rejections;
   }
   if (const auto estimate = family->estimate(facts, schedule, limits); !estimate)

@@ -51,11 +51,19 @@ enum class Cutting : uint8_t {
   kNeeded,  ///< Only if no kernel runs the whole graph.
 };
 
+/// How contractions are computed.
+enum class Contracting : uint8_t {
+  kFaster,    ///< The way that is predicted to be faster for the contraction alone.
+  kKernels,   ///< By kernels that contract, wherever a family offers one.
+  kElements,  ///< Element by element: by pointwise ops and a reduction.
+};
+
 struct PlanOptions {
   FamilySet families = scheduling_families();
   SchedulePin pin{};
   bool simplify = true;  ///< Run the simplification passes first; else only remove unused ops.
   Cutting cutting = Cutting::kFaster;
+  Contracting contracting = Contracting::kFaster;
   /// How the graph is cut, regardless of predicted time. Pins that contradict each other, or that
   /// no plan can satisfy, are errors. A graph with such pins is planned in segments, whose
   /// schedules cannot be pinned.

@@ -242,6 +242,9 @@ class PlanVerifier {
     } else if (schedule.family == kTranspose) {
       covers("elements", blocks * reach * schedule.rows_per_block * schedule.unroll,
              facts.space.rows * facts.space.columns);
+    } else if (schedule.family == kMatmul) {
+      covers("elements", blocks * schedule.tile_rows() * schedule.tile_columns(),
+             facts.space.rows * facts.space.columns);
     } else if (schedule.family == kColumn) {
       const int64_t sharing =
           std::max<int64_t>(schedule.persistent_blocks, schedule.cluster_size());

@@ -4,8 +4,6 @@
 #include <iterator>
 #include <optional>
 
-#include "fusion_ir/match.h"
-#include "fusion_ir/passes/expand_contractions.h"
 #include "fusion_ir/passes/remove_dead_values.h"
 #include "fusion_ir/pipeline.h"
 #include "fusion_ir/verifier.h"
@@ -21,6 +19,7 @@
 #include "scheduler/plan/workspace.h"
 #include "scheduler/planning/apply_tuned.h"
 #include "scheduler/planning/follow_plan.h"
+#include "scheduler/segmentation/contraction_ways.h"
 #include "scheduler/segmentation/group_judge.h"
 #include "scheduler/segmentation/joins.h"
 #include "scheduler/segmentation/offers.h"
@@ -251,54 +250,6 @@ void keep_indices(Plan& plan, std::vector<IndexCheck> checks) {
                               plan.index_checks.size(), bytes)});
 }
 
-/// Most elements of a contraction's space, so that counts of them, and of bytes of f32, fit 63
-/// bits. What kernels walk is less (iteration_space.h).
-constexpr int64_t kMostContracted = int64_t{1} << 60;
-
-/// Writes contractions as pointwise ops and reductions, which is how kernels run them. Returns a
-/// decision for each. Errors: Unsupported (a space of more than kMostContracted elements).
-Result<std::vector<Decision>> expand(Fusion& fusion) {
-  std::vector<Decision> out;
-  const auto is_contraction = [](const Op& op) {
-    return std::holds_alternative<ContractOp>(op.kind);
-  };
-  if (std::ranges::none_of(fusion.ops, is_contraction)) return out;
-  if (auto alive = remove_dead_values(fusion)) fusion = std::move(*alive);
-  for (const Op& op : fusion.ops) {
-    const auto* contract = std::get_if<ContractOp>(&op.kind);
-    if (contract == nullptr) continue;
-    const ValueId result = op.results.front();
-    // An empty axis counts as one: other values of the graph have the axes beside it.
-    double elements = 1.0;
-    std::vector<int64_t> sizes;
-    for (const Extent& extent : space_of(*contract, fusion.values[op.operands[0]].shape,
-                                         fusion.values[op.operands[1]].shape)) {
-      sizes.push_back(extent.constant());
-      elements *= static_cast<double>(std::max<int64_t>(sizes.back(), 1));
-    }
-    if (elements > static_cast<double>(kMostContracted)) {
-      return fail(
-          {.kind = ErrorKind::kUnsupported,
-           .message = fmt::format("{} of {} and {} combines {:.3g} pairs of elements",
-                                  text_of(op.kind), op.operands[0], op.operands[1], elements),
-           .remedy = "contract smaller tensors",
-           .values = {result},
-           .limit = kMostContracted});
-    }
-    // Ids change where the graph is expanded and simplified; names stay.
-    const std::string& name = fusion.values[result].name;
-    out.push_back({.question = fmt::format("how is the {} of {}{} computed", text_of(op.kind),
-                                           fmt::join(sizes, " x "),
-                                           name.empty() ? "" : fmt::format(" to '{}'", name)),
-                   .chosen = "element by element",
-                   .because = fmt::format("no family contracts tensors: {} pairs of elements are "
-                                          "combined by pointwise ops and reduced",
-                                          fmt::join(sizes, " x "))});
-  }
-  if (auto expanded = expand_contractions(fusion)) fusion = std::move(*expanded);
-  return out;
-}
-
 Result<Plan> plan_or_throw(const Fusion& fusion, const ExtentValues& extents,
                            const DeviceLimits& limits, const PlanOptions& options) {
   if (const auto violations = verify(fusion); !violations.empty()) {
@@ -326,8 +277,9 @@ Result<Plan> plan_or_throw(const Fusion& fusion, const ExtentValues& extents,
            .workspace = {},
            .decisions = {},
            .rejections = {}};
-  auto contractions = expand(out.fusion);
-  if (!contractions) return fail(contractions.error());
+  auto ways = choose_contraction_ways(std::move(out.fusion), limits, options);
+  if (!ways) return fail(ways.error());
+  out.fusion = std::move(ways->fusion);
   if (options.simplify) {
     out.fusion = simplify(out.fusion);
   } else if (auto alive = remove_dead_values(out.fusion)) {
@@ -362,9 +314,12 @@ Result<Plan> plan_or_throw(const Fusion& fusion, const ExtentValues& extents,
       return fail(applied.error());
   }
   check_overwriting(out);
-  std::ranges::move(*contractions, std::back_inserter(out.decisions));
-  for (const Contraction& contraction : contractions_of(out))
-    out.decisions.push_back(decision_of(contraction, out.fusion));
+  std::ranges::move(ways->decisions, std::back_inserter(out.decisions));
+  // Contractions that were expanded have a decision already.
+  if (!ways->expands) {
+    for (const Contraction& contraction : contractions_of(out))
+      out.decisions.push_back(decision_of(contraction, out.fusion));
+  }
   if (options.check_indices) keep_indices(out, std::move(checked.checks));
   place_workspace(out);
   check_plan(out);

@@ -30,11 +30,17 @@ struct Part {
   double Prediction::*us;
 };
 constexpr std::array kParts = {
-    Part{"us", &Prediction::total_us},      Part{"launch", &Prediction::launch_us},
-    Part{"memory", &Prediction::memory_us}, Part{"L2", &Prediction::l2_us},
-    Part{"issue", &Prediction::issue_us},   Part{"special", &Prediction::special_us},
-    Part{"shared", &Prediction::shared_us}, Part{"waits", &Prediction::exposed_us},
-    Part{"spills", &Prediction::spill_us},  Part{"2nd stage", &Prediction::second_stage_us},
+    Part{"us", &Prediction::total_us},
+    Part{"launch", &Prediction::launch_us},
+    Part{"memory", &Prediction::memory_us},
+    Part{"L2", &Prediction::l2_us},
+    Part{"issue", &Prediction::issue_us},
+    Part{"special", &Prediction::special_us},
+    Part{"shared", &Prediction::shared_us},
+    Part{"matrix", &Prediction::matrix_us},
+    Part{"waits", &Prediction::exposed_us},
+    Part{"spills", &Prediction::spill_us},
+    Part{"2nd stage", &Prediction::second_stage_us},
 };
 
 /// A table of the candidates that have a prediction. Parts that no candidate has are omitted.

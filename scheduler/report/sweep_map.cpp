@@ -111,7 +111,7 @@ constexpr std::string_view kNoneColour = "#d9d9d9";
 /// Colours that the colour-blind can distinguish (Okabe and Ito). Built-in kinds have fixed
 /// colours, so that maps are comparable; others take the remaining ones.
 std::map<std::string, std::string_view> colours_of(const Sweep& sweep) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kBuiltIn = {{
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kBuiltIn = {{
       {kPointwise, "#cc79a7"},
       {kTranspose, "#0072b2"},
       {kMultiTensor, "#882255"},
@@ -119,6 +119,7 @@ std::map<std::string, std::string_view> colours_of(const Sweep& sweep) {
       {kMultiWave, "#56b4e9"},
       {kColumn, "#f0e442"},
       {kWarpSpecialised, "#e69f00"},
+      {kMatmul, "#000000"},
       {"multi_wave + column", "#5e3c99"},
       {"looped + column", "#117733"},
   }};

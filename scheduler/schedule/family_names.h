@@ -13,5 +13,6 @@ inline constexpr std::string_view kColumn = "column";
 inline constexpr std::string_view kLooped = "looped";
 inline constexpr std::string_view kMultiWave = "multi_wave";
 inline constexpr std::string_view kWarpSpecialised = "warp_specialised";
+inline constexpr std::string_view kMatmul = "matmul";
 
 }  // namespace sinter

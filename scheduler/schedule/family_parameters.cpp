@@ -27,6 +27,7 @@ constexpr std::array kBuiltinFamilies = {
     BuiltinFamily{kLooped, new_parameters<LoopedParameters>},
     BuiltinFamily{kMultiWave, new_parameters<MultiWaveParameters>},
     BuiltinFamily{kWarpSpecialised, new_parameters<WarpSpecialisedParameters>},
+    BuiltinFamily{kMatmul, new_parameters<MatmulParameters>},
 };
 
 }  // namespace

@@ -70,6 +70,20 @@ struct WarpSpecialisedParameters {
                          const WarpSpecialisedParameters&) = default;
 };
 
+/// A block computes a tile of the result of a contraction. threads_per_row counts the threads of a
+/// block; a thread loads and stores vector_width adjacent columns at once.
+struct MatmulParameters {
+  int64_t tile_rows = 0;     ///< Rows of a block's tile.
+  int64_t tile_columns = 0;  ///< Its columns.
+  /// Elements of the contracted axis that a pipeline stage holds of both operands.
+  int64_t tile_depth = 0;
+  /// Warps that share the rows of a tile. The others share its columns: each warp has a part of
+  /// both.
+  int64_t row_warps = 1;
+  int64_t pipeline_stages = 0;  ///< Stages of a block, in shared memory; two at least.
+  friend bool operator==(const MatmulParameters&, const MatmulParameters&) = default;
+};
+
 /// Families from outside the library: numbers by name, with the meaning that the family gives them.
 struct ExternalParameters {
   std::map<std::string, int64_t, std::less<>> values{};
@@ -78,7 +92,7 @@ struct ExternalParameters {
 
 using FamilyParameters =
     std::variant<NoParameters, ColumnParameters, LoopedParameters, MultiWaveParameters,
-                 WarpSpecialisedParameters, ExternalParameters>;
+                 WarpSpecialisedParameters, MatmulParameters, ExternalParameters>;
 
 /// The parameters of a new schedule of a family: the alternative that belongs to the name, with its
 /// defaults. A name that is not built in is that of a family from outside.

@@ -111,8 +111,12 @@ constexpr std::array kFields = {
     family_field<&Schedule::cluster_size, &ColumnParameters::cluster_size,
                  &LoopedParameters::cluster_size, &MultiWaveParameters::cluster_size,
                  &WarpSpecialisedParameters::cluster_size>("cluster_size"),
-    family_field<&Schedule::pipeline_stages, &WarpSpecialisedParameters::pipeline_stages>(
-        "pipeline_stages"),
+    family_field<&Schedule::tile_rows, &MatmulParameters::tile_rows>("tile_rows"),
+    family_field<&Schedule::tile_columns, &MatmulParameters::tile_columns>("tile_columns"),
+    family_field<&Schedule::tile_depth, &MatmulParameters::tile_depth>("tile_depth"),
+    family_field<&Schedule::row_warps, &MatmulParameters::row_warps>("row_warps"),
+    family_field<&Schedule::pipeline_stages, &WarpSpecialisedParameters::pipeline_stages,
+                 &MatmulParameters::pipeline_stages>("pipeline_stages"),
     family_field<&Schedule::rows_per_iteration, &WarpSpecialisedParameters::rows_per_iteration>(
         "rows_per_iteration"),
     family_field<&Schedule::consumer_registers, &WarpSpecialisedParameters::consumer_registers>(

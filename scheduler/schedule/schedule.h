@@ -113,6 +113,22 @@ struct Schedule {
       return own.rows_per_tile;
     });
   }
+  [[nodiscard]] int64_t tile_rows() const {
+    return field_or(parameters, int64_t{0},
+                    [](const auto& own) -> decltype(own.tile_rows) { return own.tile_rows; });
+  }
+  [[nodiscard]] int64_t tile_columns() const {
+    return field_or(parameters, int64_t{0},
+                    [](const auto& own) -> decltype(own.tile_columns) { return own.tile_columns; });
+  }
+  [[nodiscard]] int64_t tile_depth() const {
+    return field_or(parameters, int64_t{0},
+                    [](const auto& own) -> decltype(own.tile_depth) { return own.tile_depth; });
+  }
+  [[nodiscard]] int64_t row_warps() const {
+    return field_or(parameters, int64_t{1},
+                    [](const auto& own) -> decltype(own.row_warps) { return own.row_warps; });
+  }
   [[nodiscard]] Residency accumulators() const {
     return field_or(parameters, Residency::kRegister,
                     [](const auto& own) -> decltype(own.accumulators) { return own.accumulators; });

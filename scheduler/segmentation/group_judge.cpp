@@ -50,7 +50,7 @@ std::optional<Rejection> refusal_of_all(const SegmentFacts& facts, const FamilyS
   if (facts.has_reduction() && facts.has_outer()) return std::nullopt;
   std::optional<Rejection> first;
   for (const Family& family : families) {
-    auto refusal = family.refuses ? family.refuses(facts) : std::nullopt;
+    auto refusal = refusal_of(family, facts);
     if (!refusal) return std::nullopt;
     // A rejection because the family is for another kind of segment says nothing about this one.
     const bool tells = refusal->at.valid();

@@ -21,11 +21,10 @@ namespace sinter {
 namespace {
 
 std::string limiting_part(const Prediction& predicted) {
-  const std::pair<double, const char*> parts[] = {{predicted.memory_us, "memory"},
-                                                  {predicted.l2_us, "L2"},
-                                                  {predicted.issue_us, "instruction issue"},
-                                                  {predicted.special_us, "special functions"},
-                                                  {predicted.shared_us, "shared memory"}};
+  const std::pair<double, const char*> parts[] = {
+      {predicted.memory_us, "memory"},           {predicted.l2_us, "L2"},
+      {predicted.issue_us, "instruction issue"}, {predicted.special_us, "special functions"},
+      {predicted.shared_us, "shared memory"},    {predicted.matrix_us, "matrix instructions"}};
   const auto largest = std::ranges::max_element(parts);
   if (predicted.exposed_us > largest->first)
     return fmt::format("waits {:.1f} us", predicted.exposed_us + largest->first);
@@ -364,6 +363,7 @@ Result<void> offer_schedules(KernelPlan& kernel, std::vector<Rejection>& rejecti
                        *family_name, options.families));
   }
   for (const Family& family : options.families) {
+    if (!is_for(family, kernel.facts)) continue;
     Proposal proposal = family.propose(kernel.facts, limits);
     // A family from outside that has no parameters need not say so.
     const FamilyParameters defaults = parameters_of_family(family.name);
@@ -385,6 +385,10 @@ Result<void> offer_schedules(KernelPlan& kernel, std::vector<Rejection>& rejecti
     }
   }
   const Fusion& fusion = kernel.facts.fusion;
+  if (kernel.candidates.empty() && rejections.empty()) {
+    rejections.push_back(rejected_at("families", "no family of the set is for such a segment", {},
+                                     "use builtin_families()"));
+  }
   if (kernel.candidates.empty()) {
     return fail(unsupported(fusion, rejections,
                             fmt::format("no schedule family takes the fusion '{}'", fusion.name)));

@@ -402,6 +402,7 @@ Result<FinishPlan> finish_segment(const SegmentFacts& facts, const Schedule& sch
   std::vector<Rejection> rejections;
   for (const Family& family : families) {
     if (family.writes_partials && kernel.facts.has_outer()) continue;
+    if (!is_for(family, kernel.facts)) continue;
     Proposal proposal = family.propose(kernel.facts, limits);
     // The kernel that finishes must not leave partial results itself.
     for (ProposedSchedule& candidate : proposal.candidates) {

@@ -271,7 +271,21 @@ std::optional<ValueId> WorkGraph::renames(const Op& op, bool is_passed) const {
   return has_own || !is_dense(result) ? std::nullopt : std::optional(base);
 }
 
+IdMap<ValueId, uint8_t> WorkGraph::find_contracted() const {
+  IdMap<ValueId, uint8_t> out(fusion_->values.size());
+  for (const OpId id : order_) {
+    const Op& op = fusion_->ops[id];
+    if (!std::holds_alternative<ContractOp>(op.kind)) continue;
+    for (ValueId operand : op.operands) {
+      while (is_view(fusion_->def_of(operand).kind)) operand = fusion_->def_of(operand).operands[0];
+      if (fusion_->def_as<InputOp>(operand) == nullptr) out[operand] = 1;
+    }
+  }
+  return out;
+}
+
 void WorkGraph::find_free(const IsFree& may_be_free) {
+  const IdMap<ValueId, uint8_t> is_contracted = find_contracted();
   IdMap<ValueId, uint8_t> is_passed(fusion_->values.size());  // Passed to an external call.
   for (const OpId id : order_) {
     const Op& op = fusion_->ops[id];
@@ -301,7 +315,7 @@ void WorkGraph::find_free(const IsFree& may_be_free) {
       }
     }
     if (std::holds_alternative<InputOp>(op.kind)) leaves = {result};
-    const bool is_free = may_be_free(id, leaves, issued);
+    const bool is_free = is_contracted[result] == 0 && may_be_free(id, leaves, issued);
     if (is_free) {
       is_free_[result] = 1;
       instructions[result] = issued;

@@ -54,8 +54,8 @@ struct WorkNode {
 /// each of them reads. Inputs, constants, and changes of shape are free. A cast or pointwise op is
 /// free if its leaves have no more bytes than its result, with its instructions counted as bytes.
 /// An edge that would carry the result then carries the leaves, for example a bf16 tensor instead
-/// of its cast to f32. Outputs, and operands of external calls or concatenates, have an owner even
-/// if they are cheap.
+/// of its cast to f32. Outputs, and operands of external calls, concatenates or contractions, have
+/// an owner even if they are cheap.
 ///
 /// A concatenate has no owner: the ops that make its operands write to their places in the result.
 /// A reshape has no owner if it is an output or passed to an external call, and its operand is
@@ -162,6 +162,8 @@ class WorkGraph {
   using IsFree = std::function<bool(OpId, const std::vector<ValueId>& leaves, double instructions)>;
   WorkGraph(const Fusion& fusion, const IsFree& is_free, const std::vector<ValueId>& wanted);
   void find_free(const IsFree& is_free);
+  /// Values that contractions read from memory, behind changes of shape; without inputs.
+  [[nodiscard]] IdMap<ValueId, uint8_t> find_contracted() const;
   void connect();
   void find_read_hosts();
   void number_joined();

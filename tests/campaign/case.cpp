@@ -60,6 +60,8 @@ Case draw_case(uint64_t seed) {
   out.drawn_schedules = static_cast<int>(chance.between(1, 2));
   out.data = draw_data(chance, out.kind);
   out.data_seed = chance.bits();
+  // Contractions of so few elements are faster as reductions.
+  out.contract_always = !chance.one_in(3);
   return out;
 }
 
@@ -69,15 +71,16 @@ std::string print_case(const Case& test_case) {
   return fmt::format(
       "; extents:{}\n; device: {}\n"
       "; case: seed={} kind={} sm_count={} slowness={} simplify={} check_indices={} "
-      "cut_if_needed_only={} pinned_cuts={} pinned_joins={} followed_plans={} other_families={} "
+      "cut_if_needed_only={} contract_always={} pinned_cuts={} pinned_joins={} followed_plans={} "
+      "other_families={} "
       "drawn_schedules={} "
       "data={} data_seed={}\n{}",
       extents, test_case.device, test_case.seed, static_cast<int>(test_case.kind),
       test_case.sm_count, test_case.slowness, static_cast<int>(test_case.simplify),
       static_cast<int>(test_case.check_indices), static_cast<int>(test_case.cut_if_needed_only),
-      test_case.pinned_cuts, test_case.pinned_joins, test_case.followed_plans,
-      test_case.other_families, test_case.drawn_schedules, name_of(test_case.data),
-      test_case.data_seed, print(test_case.fusion));
+      static_cast<int>(test_case.contract_always), test_case.pinned_cuts, test_case.pinned_joins,
+      test_case.followed_plans, test_case.other_families, test_case.drawn_schedules,
+      name_of(test_case.data), test_case.data_seed, print(test_case.fusion));
 }
 
 namespace {
@@ -142,6 +145,7 @@ Result<Case> parse_case(const std::string& text) {
     read_number(pairs, "simplify", out.simplify);
     read_number(pairs, "check_indices", out.check_indices);
     read_number(pairs, "cut_if_needed_only", out.cut_if_needed_only);
+    read_number(pairs, "contract_always", out.contract_always);
     read_number(pairs, "pinned_cuts", out.pinned_cuts);
     read_number(pairs, "pinned_joins", out.pinned_joins);
     read_number(pairs, "followed_plans", out.followed_plans);

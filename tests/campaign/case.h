@@ -28,6 +28,7 @@ struct Case {
   bool simplify = true;
   bool check_indices = false;
   bool cut_if_needed_only = false;  ///< Cutting::kNeeded.
+  bool contract_always = false;     ///< Contracting::kKernels.
   int pinned_cuts = 0;              ///< Values that a second plan sends through memory.
   int pinned_joins = 0;             ///< Pairs of values that it has one kernel make.
   int followed_plans = 0;           ///< Plans of other sizes that a plan of these follows.

@@ -83,7 +83,7 @@ TEST(DrawnCases, CoverWhatGraphsHave) {
 // Each family, and what only some of its schedules have, comes about a hundred times among 10,000
 // seeds, most of it much more often.
 TEST(DrawnCases, CoverWhatFamiliesDo) {
-  constexpr uint64_t kSeeds = 500;
+  constexpr uint64_t kSeeds = 650;
   constexpr int64_t kLeast = 2;
   Outcome all;
   for (uint64_t seed = 0; seed < kSeeds; ++seed)

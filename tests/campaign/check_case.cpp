@@ -204,6 +204,7 @@ class Check {
     return {.families = families_,
             .simplify = case_.simplify,
             .cutting = case_.cut_if_needed_only ? Cutting::kNeeded : Cutting::kFaster,
+            .contracting = case_.contract_always ? Contracting::kKernels : Contracting::kFaster,
             .check_indices = case_.check_indices};
   }
 
@@ -320,6 +321,7 @@ class Check {
     // Families that few draws of any family are of.
     std::string_view family;
     if (chance_.one_in(4)) family = chance_.one_in(2) ? kTranspose : kColumn;
+    if (facts.space.contraction) family = kMatmul;
     if (limits_.has_bulk_copy && facts.has_outer() && chance_.one_in(2)) family = kWarpSpecialised;
     for (int i = 0; i < kMostDraws; ++i) {
       auto drawn = random_schedule(facts, limits_, families_, chance_.bits(), family);

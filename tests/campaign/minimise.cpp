@@ -182,6 +182,7 @@ class Minimiser {
     attempt([](Case& c) { c.other_families = 0; });
     attempt([](Case& c) { c.check_indices = false; });
     attempt([](Case& c) { c.cut_if_needed_only = false; });
+    attempt([](Case& c) { c.contract_always = false; });
     attempt([](Case& c) { c.simplify = true; });
     attempt([](Case& c) { c.device = "H200"; });
     attempt([](Case& c) { c.data = DrawnKind::kUniform; });

@@ -663,6 +663,12 @@ class Generator {
     ContractOptions options;
     if (chance_.one_in(3)) options.fn = ContractFn::kMax;
     if (!of_integers && chance_.one_in(3)) options.fn = ContractFn::kLogSumExp;
+    // Matrix instructions multiply bf16.
+    if (!of_integers && options.fn == ContractFn::kSum && chance_.one_in(2)) {
+      constexpr double kRoundedUp = 1.01;
+      for (Known* operand : {&a, &*b})
+        *operand = {b_.cast(operand->id, DType::kBF16), kRoundedUp * operand->bound};
+    }
     const bool is_f32 = type(a.id) == DType::kF32 && type(b->id) == DType::kF32;
     if (is_f32 && options.fn == ContractFn::kSum && chance_.one_in(2))
       options.precision = chance_.one_of({ContractPrecision::kTf32, ContractPrecision::kTf32x3});

@@ -137,6 +137,7 @@ TEST(PlanningError, WhatNoFamilyTakesListsEveryFamilysReason) {
                          .text = "no schedule family takes the fusion 'repeated'",
                          .values = {ValueId{4}}});
   for (const Family& family : scheduling_families()) {
+    if (family.contracts) continue;  // Not asked: the graph contracts nothing.
     EXPECT_THAT(planned.error().log, HasSubstr("  " + family.name + ": "));
     EXPECT_THAT(planned.error().remedy, Not(HasSubstr(family.name))) << "which refuses as well";
   }

@@ -100,7 +100,7 @@ std::string of_layers() {
 /// Of a graph's first kernel under schedules that no planner would choose: several of each family.
 std::string drawn_line(const CannedFusion& canned, const ExtentValues& extents) {
   constexpr std::array kFamilies = {"multi_wave", "looped",    "warp_specialised", "column",
-                                    "pointwise",  "transpose", "multi_tensor"};
+                                    "pointwise",  "transpose", "multi_tensor",     "matmul"};
   constexpr uint64_t kSeeds = 3;
   const DeviceLimits limits = *find_device("H100");
   std::string out = fmt::format("{}{} drawn:", canned.name, text_of(extents));

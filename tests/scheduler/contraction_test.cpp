@@ -178,7 +178,7 @@ TEST(Contraction, IsADecisionOfThePlanWithItsTime) {
   });
   ASSERT_NE(decision, planned->decisions.end());
   EXPECT_THAT(decision->because, HasSubstr("256 x 192 x 64 (M x N x K)"));
-  EXPECT_THAT(decision->because, HasSubstr("external"));
+  EXPECT_THAT(decision->because, HasSubstr("write it as a contraction"));
 }
 
 }  // namespace sinter::contraction_test

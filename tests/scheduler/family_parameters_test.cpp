@@ -15,7 +15,7 @@ using testing::ElementsAre;
 TEST(FamilyParametersTest, TheSimplestFamilyComesFirst) {
   EXPECT_THAT(builtin_family_names(),
               ElementsAre("pointwise", "transpose", "multi_tensor", "column", "looped",
-                          "multi_wave", "warp_specialised"));
+                          "multi_wave", "warp_specialised", "matmul"));
 }
 
 TEST(FamilyParametersTest, AnUnknownNameIsThatOfAFamilyFromOutside) {
@@ -33,6 +33,8 @@ TEST(FamilyParametersTest, DefaultsUseNoFeature) {
     EXPECT_EQ(schedule.rows_per_iteration(), 1) << name;
     EXPECT_EQ(schedule.consumer_registers(), 0) << name;
     EXPECT_EQ(schedule.prefetch_rows(), 0) << name;
+    EXPECT_EQ(schedule.tile_rows() + schedule.tile_columns() + schedule.tile_depth(), 0) << name;
+    EXPECT_EQ(schedule.row_warps(), 1) << name;
     EXPECT_EQ(schedule.rows_per_tile(), 0) << name;
     EXPECT_EQ(schedule.accumulators(), Residency::kRegister) << name;
     EXPECT_TRUE(schedule.external_values().empty()) << name;

@@ -40,7 +40,7 @@ TEST(RandomSchedulerTest, EveryDrawIsLegalAndEstimated) {
     if (!facts) continue;
     const FamilySet families = scheduling_families();
     const bool plannable = std::ranges::any_of(families, [&](const Family& family) {
-      return !family.propose(*facts, limits).candidates.empty();
+      return is_for(family, *facts) && !family.propose(*facts, limits).candidates.empty();
     });
     for (uint64_t seed = 0; seed < 5; ++seed) {
       const auto drawn = random_schedule(*facts, limits, families, seed);

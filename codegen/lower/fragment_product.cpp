@@ -1,0 +1,110 @@
+#include "codegen/lower/fragment_product.h"
+
+#include "scheduler/program/shared_layout.h"
+
+namespace sinter {
+
+using kir::ExprId;
+
+namespace {
+
+/// Rows of one matrix of a matrix load, and elements of a row where they have 2 bytes.
+constexpr int64_t kMatrix = kir::LoadMatrix::kRows;
+/// Matrices of one load: all registers of a left operand, or those of two right ones.
+constexpr int64_t kMatrices = 4;
+
+}  // namespace
+
+int64_t row_instructions(const program::Tile& fragment) { return fragment.rows.extent / 16; }
+int64_t column_instructions(const program::Tile& fragment) { return fragment.columns.extent / 8; }
+
+FragmentProduct::FragmentProduct(const ProgramScope& scope, const program::Contract& contract)
+    : scope_(scope),
+      builder_(scope.builder),
+      contract_(contract),
+      sum_(scope.tile(contract.accumulator)),
+      shape_(program::matrix_shape(scope.tile(contract.left).type)) {}
+
+FragmentProduct::Operand FragmentProduct::operand(program::TileId id, bool is_left,
+                                                  int64_t groups) {
+  const program::Tile& tile = scope_.tile(id);
+  const program::AxisId own = is_left ? sum_.rows.axis : sum_.columns.axis;
+  return {.tile = tile,
+          .shared = scope_.shared.at(id),
+          .registers = builder_.declare_tile(tile.name + "_part", tile.type, groups,
+                                             kRegisterBytes / bytes_of(tile.type)),
+          .begin = scope_.warp_begins.at(own),
+          .is_transposed = tile.columns.axis == own,
+          .is_left = is_left};
+}
+
+void FragmentProduct::load(const Operand& operand, ExprId stage, ExprId k, ExprId number) {
+  // Lane l gives row l % 8 of matrix l / 8. Matrices 0 to 3 are registers 0 to 3 of a left operand:
+  // rows 0 and 8, then the same of the second half of k. Of right operands they are the halves of k
+  // of the first eight columns, then of the next eight.
+  const ExprId in_matrix = scope_.remainder(scope_.lane, kMatrix);
+  const ExprId matrix = builder_.div(scope_.lane, scope_.i32(kMatrix));
+  const ExprId low = scope_.remainder(matrix, 2);
+  const ExprId high = builder_.div(matrix, scope_.i32(2));
+  const ExprId own_half = operand.is_left ? low : high;  // Which eight elements of the own axis.
+  const ExprId k_half = operand.is_left ? high : low;
+  const ExprId own_begin =
+      builder_.add(operand.begin, builder_.mul(number, scope_.i32(2 * kMatrix)));
+  const int64_t chunk_elements = program::kChunkBytes / bytes_of(operand.tile.type);
+  ExprId row;
+  ExprId chunk;
+  const auto chunk_of = [&](ExprId element) {
+    return builder_.div(element, scope_.i32(chunk_elements));
+  };
+  if (operand.is_transposed) {
+    const ExprId k_begin = builder_.mul(k, scope_.i32(shape_.k));
+    row = builder_.add(k_begin, builder_.add(builder_.mul(k_half, scope_.i32(kMatrix)), in_matrix));
+    chunk = builder_.add(chunk_of(own_begin), own_half);
+  } else {
+    row = builder_.add(own_begin,
+                       builder_.add(builder_.mul(own_half, scope_.i32(kMatrix)), in_matrix));
+    chunk = builder_.add(builder_.mul(k, scope_.i32(2)), k_half);  // k has 32 bytes.
+  }
+  const program::SharedLayout layout{.chunks = operand.tile.columns.extent / chunk_elements};
+  // All rows of a matrix begin at a multiple of eight, and the swizzle repeats after eight rows.
+  const ExprId turn = scope_.remainder(builder_.div(in_matrix, scope_.i32(layout.rows_per_line())),
+                                       layout.period());
+  const ExprId place =
+      builder_.mul(builder_.apply(PointwiseFn::kXor, {chunk, turn}), scope_.i32(chunk_elements));
+  const ExprId index =
+      builder_.add(builder_.add(builder_.mul(stage, scope_.i32(elements_of(operand.tile))),
+                                builder_.mul(row, scope_.i32(operand.tile.columns.extent))),
+                   place);
+  builder_.append(kir::LoadMatrix{.tile = operand.registers,
+                                  .group = builder_.mul(number, scope_.i32(kMatrices)),
+                                  .matrices = kMatrices,
+                                  .transpose = operand.is_transposed,
+                                  .shared = operand.shared,
+                                  .index = index});
+}
+
+void FragmentProduct::add(ExprId stage) {
+  const int64_t rows = row_instructions(sum_);
+  const int64_t columns = column_instructions(sum_);
+  const Operand left = operand(contract_.left, true, rows * kir::Mma::kLeftGroups);
+  const Operand right = operand(contract_.right, false, columns * kir::Mma::kRightGroups);
+  const int64_t depth = left.is_transposed ? left.tile.rows.extent : left.tile.columns.extent;
+  builder_.unrolled("k", depth / shape_.k, [&](ExprId k) {
+    builder_.unrolled("i", rows, [&](ExprId i) { load(left, stage, k, i); });
+    builder_.unrolled("j", columns / 2, [&](ExprId j) { load(right, stage, k, j); });
+    builder_.unrolled("i", rows, [&](ExprId i) {
+      builder_.unrolled("j", columns, [&](ExprId j) {
+        const ExprId number = builder_.add(builder_.mul(i, scope_.i32(columns)), j);
+        builder_.append(kir::Mma{
+            .accumulator = scope_.fragments.at(contract_.accumulator),
+            .accumulator_group = builder_.mul(number, scope_.i32(kir::Mma::kAccumulatorGroups)),
+            .left = left.registers,
+            .left_group = builder_.mul(i, scope_.i32(kir::Mma::kLeftGroups)),
+            .right = right.registers,
+            .right_group = builder_.mul(j, scope_.i32(kir::Mma::kRightGroups))});
+      });
+    });
+  });
+}
+
+}  // namespace sinter

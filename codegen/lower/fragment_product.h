@@ -1,0 +1,45 @@
+#pragma once
+
+#include "codegen/lower/program_scope.h"
+
+namespace sinter {
+
+/// Lowers a contraction of two tiles in shared memory into a fragment, by the matrix loads and
+/// matrix instructions of one warp. The fragment is a tile of registers of two lanes. For
+/// instruction (i, j) of the warp's rows and columns and half h of its rows, group
+/// (i * columns + j) * 2 + h holds two adjacent columns (kir::Mma).
+class FragmentProduct {
+ public:
+  /// The arguments must outlive the object.
+  FragmentProduct(const ProgramScope& scope, const program::Contract& contract);
+
+  /// Adds the products of one stage of the tiles (i32).
+  void add(kir::ExprId stage);
+
+ private:
+  /// An operand's part of one instruction.
+  struct Operand {
+    const program::Tile& tile;
+    kir::BufferId shared;
+    kir::VarId registers;
+    kir::ExprId begin;   ///< Of the warp's part along the operand's own axis, i32.
+    bool is_transposed;  ///< The rows of the tile are parts of the contracted axis.
+    bool is_left;
+  };
+  [[nodiscard]] Operand operand(program::TileId id, bool is_left, int64_t instructions);
+  /// Loads four matrices of an operand for step `k` of the stage: the registers of one instruction
+  /// of the left operand, or of two of the right one.
+  void load(const Operand& operand, kir::ExprId stage, kir::ExprId k, kir::ExprId number);
+
+  const ProgramScope& scope_;
+  kir::KernelBuilder& builder_;
+  const program::Contract& contract_;
+  const program::Tile& sum_;
+  program::MatrixShape shape_;
+};
+
+/// Instructions of a fragment along its rows and columns.
+int64_t row_instructions(const program::Tile& fragment);
+int64_t column_instructions(const program::Tile& fragment);
+
+}  // namespace sinter

@@ -1,0 +1,126 @@
+#include "codegen/lower/fragment_region.h"
+
+#include <map>
+
+#include "codegen/lower/fragment_product.h"
+
+namespace sinter {
+
+using kir::ExprId;
+using kir::VarId;
+
+namespace {
+
+// What a lane holds of one instruction (PTX ISA, "mma", accumulators): pairs of adjacent columns of
+// rows lane / 4 and lane / 4 + 8.
+constexpr int64_t kInstructionRows = 16;
+constexpr int64_t kInstructionColumns = 8;
+constexpr int64_t kLanesOfRow = 4;
+constexpr int64_t kPair = 2;
+
+}  // namespace
+
+FragmentRegion::FragmentRegion(const ProgramScope& scope, const StageList& list,
+                               TileLowering& tiles, const program::Region& region)
+    : scope_(scope),
+      builder_(scope.builder),
+      list_(list),
+      tiles_(tiles),
+      region_(region),
+      tile_(scope.tile(region.tile)),
+      fragment_(scope.fragments.at(region.tile)) {}
+
+void FragmentRegion::evaluate() {
+  const DType index = tiles_.column_type();
+  const program::AxisId n = tile_.columns.axis;
+  const ExprId in_tile =
+      builder_.add(scope_.warp_begins.at(n),
+                   builder_.mul(scope_.remainder(scope_.lane, kLanesOfRow), scope_.i32(kPair)));
+  first_column_ = scope_.named(
+      "first_column",
+      builder_.add(builder_.cast(scope_.begins.at(n), index), builder_.cast(in_tile, index)));
+  const ExprId end = builder_.add(
+      scope_.begins.at(n),
+      scope_.wide(builder_.add(scope_.warp_begins.at(n), scope_.i32(tile_.columns.extent))));
+  builder_.when(
+      builder_.less_equal(end, scope_.extents.at(n)), [&] { body(Predication::kNone); },
+      [&] {
+        builder_.comment("the last tile reaches past the columns");
+        body(Predication::kVector);
+      });
+}
+
+void FragmentRegion::body(Predication predication) {
+  builder_.unrolled("i", row_instructions(tile_), [&](ExprId i) {
+    builder_.unrolled("half", 2, [&](ExprId half) { evaluate_row(i, half, predication); });
+  });
+}
+
+void FragmentRegion::evaluate_row(ExprId i, ExprId half, Predication predication) {
+  const program::AxisId m = tile_.rows.axis;
+  const ExprId in_warp =
+      builder_.add(builder_.add(builder_.mul(i, scope_.i32(kInstructionRows)),
+                                builder_.mul(half, scope_.i32(kInstructionRows / 2))),
+                   builder_.div(scope_.lane, scope_.i32(kLanesOfRow)));
+  const ExprId in_tile = builder_.add(scope_.warp_begins.at(m), in_warp);
+  const ExprId row = builder_.ref(
+      builder_.declare("row", builder_.add(scope_.begins.at(m), scope_.wide(in_tile))));
+  const int64_t columns = column_instructions(tile_);
+  builder_.when(builder_.less(row, scope_.extents.at(m)), [&] {
+    // The rows of the space are those of all batches.
+    ExprId number = row;
+    for (const auto& [axis, begin] : scope_.begins) {
+      if (scope_.program.axes[axis].first_loop < scope_.program.axes[m].first_loop)
+        number = builder_.add(builder_.mul(begin, scope_.extents.at(m)), number);
+    }
+    tiles_.enter_row(number);
+    for (const ValueId value : list_.row_values) tiles_.row_value(value);
+    builder_.unrolled("j", columns, [&](ExprId j) {
+      const ExprId instruction = builder_.add(builder_.mul(i, scope_.i32(columns)), j);
+      const ExprId group = builder_.add(builder_.mul(instruction, scope_.i32(2)), half);
+      const ExprId column = builder_.add(
+          first_column_,
+          builder_.cast(builder_.mul(j, scope_.i32(kInstructionColumns)), tiles_.column_type()));
+      for (int64_t lane = 0; lane < kPair; lane += region_.width)
+        evaluate_vector(group, column, lane, predication);
+    });
+    tiles_.enter_row(ExprId{});
+  });
+}
+
+void FragmentRegion::evaluate_vector(ExprId group, ExprId column, int64_t lane,
+                                     Predication predication) {
+  const Stage& stage = list_.stages[0];
+  const ExprId zero = scope_.i32(0);
+  const TilePosition at{
+      .group = zero,
+      .batch = zero,
+      .first_column = builder_.add(column, builder_.integer(lane, tiles_.column_type())),
+      .predication = predication};
+  const auto vector = [&] {
+    // A store must not come before the loads of the same vector: outputs may lie in inputs.
+    for (const ValueId value : stage.loads) {
+      tiles_.bind_tile(value, tiles_.declare_tile(value, 1), false);
+      tiles_.load(value, at);
+    }
+    std::map<size_t, VarId> output_tiles;
+    for (const size_t output : stage.outputs)
+      output_tiles[output] = tiles_.declare_output_tile(output);
+    builder_.unrolled("v", region_.width, [&](ExprId v) {
+      tiles_.begin_element(at, v);
+      tiles_.define_element_value(
+          region_.value, builder_.element(fragment_, group, builder_.add(v, scope_.i32(lane))));
+      for (const auto& [output, tile] : output_tiles)
+        builder_.set(tile, zero, v, tiles_.output_element(output));
+    });
+    for (const auto& [output, tile] : output_tiles) tiles_.store_collected(output, tile, at);
+    for (const ValueId value : stage.loads) tiles_.unbind_tile(value);
+  };
+  if (predication == Predication::kVector) {
+    builder_.when(tiles_.vector_is_inside(at), vector);
+  } else {
+    vector();
+  }
+}
+
+}  // namespace sinter

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "codegen/kernel/kernel_builder.h"
+#include "scheduler/analysis/segment_facts.h"
+#include "scheduler/program/program.h"
+
+namespace sinter {
+
+/// What the steps of a program refer to while it is lowered.
+struct ProgramScope {
+  const program::Program& program;
+  const SegmentFacts& facts;
+  kir::KernelBuilder& builder;
+  std::map<program::AxisId, kir::ExprId> extents{};  ///< Elements of each axis, i64.
+  /// Where the block's part of each axis begins, i64.
+  std::map<program::AxisId, kir::ExprId> begins{};
+  /// Where the warp's part begins in the block's, i32; only of axes that warps share.
+  std::map<program::AxisId, kir::ExprId> warp_begins{};
+  std::map<program::TileId, kir::BufferId>
+      shared{};  ///< All stages of a tile, one after the other.
+  std::map<program::TileId, kir::VarId> fragments{};
+  kir::ExprId thread{};  ///< Number of the thread in its block, i32.
+  kir::ExprId lane{};    ///< Number of the thread in its warp, i32.
+
+  [[nodiscard]] const ContractedSpace& contraction() const { return *facts.space.contraction; }
+  [[nodiscard]] const program::Tile& tile(program::TileId id) const { return program.tiles[id]; }
+  [[nodiscard]] kir::ExprId i32(int64_t value) const { return builder.integer(value); }
+  [[nodiscard]] kir::ExprId i64(int64_t value) const { return builder.integer(value, DType::kI64); }
+  [[nodiscard]] kir::ExprId wide(kir::ExprId x) const { return builder.cast(x, DType::kI64); }
+  /// A variable that holds the value; constants stay as they are.
+  [[nodiscard]] kir::ExprId named(std::string name, kir::ExprId x) const {
+    if (builder.as_integer(x) != nullptr) return x;
+    return builder.ref(builder.declare(std::move(name), x));
+  }
+  /// x modulo a constant.
+  [[nodiscard]] kir::ExprId remainder(kir::ExprId x, int64_t by) const {
+    return builder.rem(x, builder.integer(by, builder.type_of(x)));
+  }
+};
+
+/// Elements of a tile.
+inline int64_t elements_of(const program::Tile& tile) {
+  return tile.rows.extent * tile.columns.extent;
+}
+
+}  // namespace sinter

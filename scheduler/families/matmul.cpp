@@ -1,0 +1,474 @@
+#include "scheduler/families/matmul.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "fusion_ir/integers.h"
+#include "scheduler/analysis/cuda_units.h"
+#include "scheduler/analysis/stages.h"
+#include "scheduler/budgets/budget.h"
+#include "scheduler/cost/cost_model.h"
+#include "scheduler/program/operand_copy.h"
+#include "scheduler/program/program_walks.h"
+#include "scheduler/schedule/family_names.h"
+#include "scheduler/schedule/row_schedule.h"
+
+namespace sinter {
+namespace {
+
+constexpr std::string_view kName = kMatmul;
+
+/// Registers of a thread beside fragments and addresses of copies: addresses of matrix loads, loop
+/// counters, and the coordinates of the epilogue. Source: reports of ptxas 13.0 for the schedules
+/// of benchmarks/results/h100_2026-11-28_matmul.json; MatmulTest.RegistersAreEstimated bounds the
+/// error.
+constexpr int64_t kBaseRegisters = 12;
+
+// Constants of the prediction. Source: the least squares of 100 schedules of five products on an
+// H100, benchmarks/results/h100_2026-11-28_matmul.json; docs/cost_model.md has the formula.
+
+/// Clocks of a step of the pipeline in which a block computes nothing: it waits for its copies and
+/// for its warps, and loads the first matrices.
+constexpr double kStepClocks = 250.0;
+/// Lines of L1 that the stores of an SM touch in a clock. A warp's store touches eight rows.
+constexpr double kStoreLinesPerClock = 1.0;
+constexpr double kElementsOfStore = 64.0;
+constexpr double kLinesOfStore = 8.0;
+/// Rate of f8 products beside that of 16-bit ones on compute capability 9.0, where mma.sync takes
+/// longer for f8: (8192, 4096, 4096) in 826 us on an H100, 670 in bf16.
+constexpr double kF8Rate90 = 0.8;
+
+/// Most elements of the contracted axis, so that a counter of steps fits 31 bits.
+constexpr double kMostContracted = 0x1p35;
+
+/// Blocks of a group share the columns' operand of as many tiles: walking 8 tiles of rows before
+/// the next tile of columns reads both operands about equally often from L2.
+constexpr int64_t kRowTilesOfGroup = 8;
+
+/// Rows and columns of a block's tile, and of the grid of its warps.
+struct BlockTile {
+  int64_t tile_rows, tile_columns, row_warps, column_warps;
+};
+/// The tiles that are offered: parts of a warp from 64 x 64 down to 16 x 16, in blocks of two to
+/// eight warps.
+constexpr std::array kBlockTiles = {
+    BlockTile{128, 256, 2, 4}, BlockTile{256, 128, 4, 2}, BlockTile{128, 128, 2, 4},
+    BlockTile{128, 128, 2, 2}, BlockTile{128, 64, 2, 2},  BlockTile{64, 128, 2, 2},
+    BlockTile{64, 128, 1, 4},  BlockTile{64, 64, 2, 2},   BlockTile{32, 128, 1, 4},
+    BlockTile{128, 32, 4, 1},  BlockTile{32, 64, 1, 4},   BlockTile{64, 32, 4, 1},
+    BlockTile{32, 32, 2, 2},   BlockTile{16, 128, 1, 4},  BlockTile{16, 64, 1, 4},
+    BlockTile{16, 32, 1, 2},
+};
+
+Rejection refused(std::string rule, double value, double limit, std::string unit, ValueId at,
+                  std::string remedy) {
+  return {.subject = std::string(kName),
+          .rule = std::move(rule),
+          .value = value,
+          .limit = limit,
+          .unit = std::move(unit),
+          .at = at,
+          .remedy = std::move(remedy)};
+}
+
+const ContractOp& contract_op(const SegmentFacts& facts) {
+  return std::get<ContractOp>(facts.fusion.ops[facts.space.contraction->op].kind);
+}
+
+/// True if a matrix instruction multiplies elements of the type. f32 would be rounded to TF32.
+bool has_matrix_instruction(DType type) {
+  switch (type) {
+    case DType::kBF16:
+    case DType::kF16:
+    case DType::kF8E4M3:
+    case DType::kF8E5M2:
+    case DType::kI8:
+    case DType::kU8:
+      return true;
+    case DType::kF64:
+    case DType::kF32:
+    case DType::kI64:
+    case DType::kI32:
+    case DType::kBool:
+      return false;
+  }
+  unreachable();
+}
+
+bool is_f8(DType type) { return type == DType::kF8E4M3 || type == DType::kF8E5M2; }
+
+/// Loads of the segment's other tensors and stores, per element of the result.
+struct Epilogue {
+  double read_bytes = 0.0;
+  double written_bytes = 0.0;
+};
+
+Epilogue epilogue_of(const SegmentFacts& facts) {
+  Epilogue out;
+  for (const TensorAccess& access : facts.space.inputs) {
+    if (facts.is_full(access.value)) out.read_bytes += static_cast<double>(access.element_bytes);
+  }
+  for (const TensorAccess& access : facts.space.outputs)
+    out.written_bytes += static_cast<double>(access.element_bytes);
+  return out;
+}
+
+std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedule& schedule,
+                                        const DeviceLimits& limits) {
+  if (auto rejection = check_vector_width(schedule)) return rejection;
+  if (auto rejection = refuse_unaligned_access(schedule)) return rejection;
+  if (auto rejection = check_row_access(facts, schedule)) return rejection;
+  const auto broken = [&](std::string rule, int64_t value, int64_t limit, std::string unit,
+                          std::string remedy) {
+    return rejected(schedule, std::move(rule), value, limit, std::move(unit), std::move(remedy));
+  };
+  const auto& own = std::get<MatmulParameters>(schedule.parameters);
+  const int64_t threads = schedule.threads_per_block();
+  if (schedule.rows_per_block != 1 || threads < kWarp || threads % kWarp != 0 ||
+      threads > limits.threads_per_block)
+    return broken("a block is whole warps, and one row slot", threads, limits.threads_per_block,
+                  "threads", "use 128 or 256 threads and rows_per_block 1");
+  if (schedule.unroll != 1 || !schedule.kept.empty() || schedule.persistent_blocks != 0)
+    return broken("matmul schedules unroll nothing, keep nothing, and have a block for each tile",
+                  schedule.unroll, 1, "vectors",
+                  "use unroll 1, persistent_blocks 0 and no keep lines");
+  constexpr int64_t kMostTile = 256;
+  for (const int64_t extent : {own.tile_rows, own.tile_columns, own.tile_depth}) {
+    if (extent < 1 || extent > kMostTile)
+      return broken("a tile has from 1 to 256 elements along each axis", extent, kMostTile,
+                    "elements", "set tile_rows, tile_columns and tile_depth");
+  }
+  const int64_t warps = threads / kWarp;
+  if (own.row_warps < 1 || warps % own.row_warps != 0 || own.tile_rows % own.row_warps != 0 ||
+      own.tile_columns % (warps / own.row_warps) != 0)
+    return broken("a block's tile does not split evenly over its warps", own.row_warps, warps,
+                  "warps", "use row_warps that divide the warps of a block");
+  constexpr int64_t kMostStages = 16;
+  if (own.pipeline_stages < 2 || own.pipeline_stages > kMostStages)
+    return broken("a pipeline has from 2 to 16 stages", own.pipeline_stages, kMostStages, "stages",
+                  "set pipeline_stages");
+  const int64_t most_blocks = std::min(limits.blocks_per_sm, limits.threads_per_sm / threads);
+  if (schedule.min_blocks_per_sm < 1 || schedule.min_blocks_per_sm > most_blocks)
+    return broken("more blocks per multiprocessor are promised than its threads allow, or none",
+                  schedule.min_blocks_per_sm, most_blocks, "blocks", "promise fewer blocks");
+  return program::check(matmul_program(facts, schedule), kName);
+}
+
+/// Products of matrix instructions per clock and SM.
+double matrix_rate(const SegmentFacts& facts, const DeviceLimits& limits) {
+  const ContractedSpace& contraction = *facts.space.contraction;
+  const bool has_f8 = is_f8(facts.fusion.values[contraction.rows.value].type) ||
+                      is_f8(facts.fusion.values[contraction.columns.value].type);
+  if (has_f8 && limits.compute_major == 9) return kF8Rate90 * limits.matrix_products_per_clock;
+  constexpr double kBytesOfRate = 2.0;
+  return limits.matrix_products_per_clock * kBytesOfRate /
+         static_cast<double>(contraction.rows.element_bytes);
+}
+
+std::optional<Rejection> check_device(const SegmentFacts& facts, const DeviceLimits& limits) {
+  const int capability = limits.compute_major * 10 + limits.compute_minor;
+  const ContractedSpace& contraction = *facts.space.contraction;
+  constexpr int kLeastCapability = 80;  // PTX ISA, mma: .bf16 and m16n8k16 need sm_80.
+  constexpr int kLeastF8 = 89;          // .e4m3 and .e5m2 need sm_89.
+  const bool has_f8 = is_f8(facts.fusion.values[contraction.rows.value].type) ||
+                      is_f8(facts.fusion.values[contraction.columns.value].type);
+  const int needed = has_f8 ? kLeastF8 : kLeastCapability;
+  if (capability >= needed) return std::nullopt;
+  return refused("the device has no matrix instruction for the operands' type", capability / 10.0,
+                 needed / 10.0, "compute capability", contraction.rows.value,
+                 "none needed: the contraction is computed element by element");
+}
+
+}  // namespace
+
+std::optional<Rejection> refuse_matmul(const SegmentFacts& facts) {
+  if (!facts.space.contraction) {
+    return refused("the segment contracts nothing", 0, 1, "contractions", {},
+                   "none needed: other families run it");
+  }
+  const ContractedSpace& contraction = *facts.space.contraction;
+  const DType rows = facts.fusion.values[contraction.rows.value].type;
+  const DType columns = facts.fusion.values[contraction.columns.value].type;
+  if (contract_op(facts).fn != ContractFn::kSum) {
+    return refused("matrix instructions compute sums of products alone", 0, 1, "combiners",
+                   contraction.value, "none needed: it is computed element by element");
+  }
+  if (!has_matrix_instruction(rows) || !has_matrix_instruction(columns) ||
+      (rows != columns && !(is_f8(rows) && is_f8(columns)))) {
+    return refused("matrix instructions multiply elements of 16 and 8 bits",
+                   static_cast<double>(bytes_of(rows)), 2, "bytes", contraction.rows.value,
+                   "none needed: the contraction is computed element by element");
+  }
+  if (static_cast<double>(contraction.contracted()) > kMostContracted) {
+    return refused("the contracted axis is longer than a kernel counts",
+                   static_cast<double>(contraction.contracted()), kMostContracted, "elements",
+                   contraction.value, "contract parts of it, and add them");
+  }
+  if (facts.space.row_dimensions == facts.space.dimensions.size()) {
+    return refused("the result of the contraction has no columns", 1, 2, "columns",
+                   contraction.value, "none needed: it is computed as a reduction of rows");
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+/// Builds the program of a schedule.
+class ProgramBuilder {
+ public:
+  ProgramBuilder(const SegmentFacts& facts, const Schedule& schedule)
+      : facts_(facts),
+        schedule_(schedule),
+        contraction_(*facts.space.contraction),
+        own_(std::get<MatmulParameters>(schedule.parameters)) {}
+
+  program::Program run() {
+    out_.name = facts_.fusion.name;
+    out_.threads = schedule_.threads_per_block();
+    add_axes();
+    const program::Span rows{.axis = m_, .extent = own_.tile_rows};
+    const program::Span columns{.axis = n_, .extent = own_.tile_columns};
+    const program::TileId left = operand("left", true, rows);
+    const program::TileId right = operand("right", false, columns);
+    const int64_t column_warps = out_.threads / kWarp / own_.row_warps;
+    warp_rows_ = {.axis = m_, .extent = own_.tile_rows / own_.row_warps};
+    warp_columns_ = {.axis = n_, .extent = own_.tile_columns / column_warps};
+    const program::TileId sum =
+        out_.tiles.push_back({.name = "sum",
+                              .type = facts_.fusion.values[contraction_.value].type,
+                              .place = program::Place::kFragment,
+                              .rows = warp_rows_,
+                              .columns = warp_columns_});
+    const program::StepId contract = in_warps(program::Contract{
+        .fn = contract_op(facts_).fn, .accumulator = sum, .left = left, .right = right});
+    const program::StepId pipeline =
+        out_.steps.push_back(program::Pipeline{.loop = {.axis = k_, .step = own_.tile_depth},
+                                               .stages = own_.pipeline_stages,
+                                               .copies = std::move(copies_),
+                                               .body = {contract}});
+    const program::StepId region = in_warps(
+        program::Region{.tile = sum, .value = contraction_.value, .width = schedule_.vector_width});
+    const program::StepId blocks =
+        out_.steps.push_back(program::Nest{.binding = program::Binding::kBlock,
+                                           .loops = {{.axis = batch_, .step = 1},
+                                                     {.axis = m_, .step = own_.tile_rows},
+                                                     {.axis = n_, .step = own_.tile_columns}},
+                                           .group = kRowTilesOfGroup,
+                                           .body = {pipeline, region}});
+    out_.body.push_back(blocks);
+    return std::move(out_);
+  }
+
+ private:
+  void add_axes() {
+    const size_t batches = contraction_.batch_dimensions;
+    const size_t rows = facts_.space.row_dimensions;
+    std::vector<int64_t> sizes;
+    for (const Dimension& dimension : facts_.space.dimensions) sizes.push_back(dimension.size);
+    const size_t loops = sizes.size();
+    sizes.insert(sizes.end(), contraction_.sizes.begin(), contraction_.sizes.end());
+    const auto add = [&](const char* name, size_t begin, size_t end) {
+      program::Axis axis{.name = name,
+                         .first_loop = begin,
+                         .sizes = {sizes.begin() + static_cast<ptrdiff_t>(begin),
+                                   sizes.begin() + static_cast<ptrdiff_t>(end)}};
+      for (const int64_t size : axis.sizes) axis.extent *= size;
+      // The launch gives the number of rows, as for all kernels, or of batches.
+      axis.is_launched = begin == 0 && end > 0 && end <= rows;
+      return out_.axes.push_back(std::move(axis));
+    };
+    batch_ = add("batch", 0, batches);
+    m_ = add("m", batches, rows);
+    n_ = add("n", rows, loops);
+    k_ = add("k", loops, sizes.size());
+  }
+
+  program::TileId operand(const char* name, bool of_rows, const program::Span& span) {
+    const TensorAccess& access = of_rows ? contraction_.rows : contraction_.columns;
+    const program::OperandCopy copy = program::operand_copy(facts_, of_rows);
+    const program::Span depth{.axis = k_, .extent = own_.tile_depth};
+    const program::TileId tile =
+        out_.tiles.push_back({.name = name,
+                              .type = facts_.fusion.values[access.value].type,
+                              .place = program::Place::kShared,
+                              .rows = copy.contracted_is_inner ? span : depth,
+                              .columns = copy.contracted_is_inner ? depth : span,
+                              .stages = own_.pipeline_stages});
+    copies_.push_back(out_.steps.push_back(
+        program::Copy{.tile = tile, .of_rows = of_rows, .kind = copy.kind, .width = copy.width}));
+    return tile;
+  }
+
+  /// The step in every warp, on its part of the block's tile.
+  program::StepId in_warps(program::Step step) {
+    const program::StepId inner = out_.steps.push_back(std::move(step));
+    return out_.steps.push_back(program::Nest{.binding = program::Binding::kWarp,
+                                              .loops = {{.axis = m_, .step = warp_rows_.extent},
+                                                        {.axis = n_, .step = warp_columns_.extent}},
+                                              .body = {inner}});
+  }
+
+  const SegmentFacts& facts_;
+  const Schedule& schedule_;
+  const ContractedSpace& contraction_;
+  const MatmulParameters& own_;
+  program::Program out_;
+  program::AxisId batch_, m_, n_, k_;
+  program::Span warp_rows_, warp_columns_;
+  program::Steps copies_;
+};
+
+}  // namespace
+
+program::Program matmul_program(const SegmentFacts& facts, const Schedule& schedule) {
+  return ProgramBuilder(facts, schedule).run();
+}
+
+tl::expected<ResourceEstimate, Rejection> estimate_matmul(const SegmentFacts& facts,
+                                                          const Schedule& schedule,
+                                                          const DeviceLimits& limits) {
+  if (auto rejection = refuse_matmul(facts)) return tl::make_unexpected(*rejection);
+  if (auto rejection = check_device(facts, limits)) return tl::make_unexpected(*rejection);
+  if (auto rejection = check_schedule(facts, schedule, limits))
+    return tl::make_unexpected(with_tensor(*rejection, facts, schedule));
+  const program::Program program = matmul_program(facts, schedule);
+  ResourceEstimate estimate;
+  estimate.threads = program.threads;
+  const StageList list = distribute(facts, {});
+  estimate.registers = kBaseRegisters + program::fragment_words(program) +
+                       program::copy_words(program) + list.stages[0].live_values;
+  estimate.tile_registers = program::fragment_words(program);
+  if (const int64_t words = program::fragment_words(program); words > limits.registers_per_thread) {
+    Rejection rejection =
+        rejected(schedule, "a thread's fragments exceed its registers", words,
+                 limits.registers_per_thread, "registers", "use a smaller tile, or more warps");
+    rejection.at = largest_tensor(facts, schedule);
+    return tl::make_unexpected(std::move(rejection));
+  }
+  estimate.shared_bytes = program::shared_bytes(program);
+  estimate.blocks = program::block_count(program);
+  complete(estimate, limits, schedule.min_blocks_per_sm);
+  estimate.bytes_in_flight_per_sm =
+      program::traffic(program).outstanding_bytes * static_cast<double>(estimate.blocks_per_sm);
+  if (auto rejection = over_budget(facts, schedule, estimate, limits))
+    return tl::make_unexpected(*rejection);
+  return estimate;
+}
+
+Prediction predict_matmul(const SegmentFacts& facts, const Schedule& schedule,
+                          const ResourceEstimate& estimate, const DeviceLimits& limits) {
+  const CostConstants& constants = limits.cost;
+  const program::Program program = matmul_program(facts, schedule);
+  const program::Traffic traffic = program::traffic(program);
+  const auto sms = static_cast<double>(limits.sm_count);
+  const auto blocks = static_cast<double>(estimate.blocks);
+  const double clocks_per_us = limits.clock_mhz;
+  const Epilogue epilogue = epilogue_of(facts);
+  const double elements =
+      static_cast<double>(facts.space.rows) * static_cast<double>(facts.space.columns);
+
+  Prediction out;
+  out.launch_us = constants.launch_us + constants.ramp_us;
+  out.memory_us = memory_time(limits, static_cast<double>(facts.bytes_read),
+                              static_cast<double>(facts.bytes_written), ReadPriority::kNormal);
+  if (blocks <= 0.0) {
+    out.total_us = out.launch_us + out.memory_us;
+    return out;
+  }
+  const auto& own = std::get<MatmulParameters>(schedule.parameters);
+  // The SM with most blocks decides when the kernel ends.
+  const double of_sm = std::ceil(blocks / sms);
+  const double busy = blocks / of_sm;
+  const double beside = std::min(static_cast<double>(estimate.blocks_per_sm), of_sm);
+  // Little's law: what is on its way arrives once in a latency of loaded memory. Both limits join
+  // as a 2-norm.
+  const double in_flight = std::max(traffic.outstanding_bytes * beside, 1.0);
+  out.memory_us *= std::hypot(1.0, limits.bytes_in_flight_per_sm / in_flight);
+  const double products_per_clock = matrix_rate(facts, limits);
+  const double shared_bytes = traffic.copied_bytes + traffic.shared_read_bytes;
+  out.matrix_us = traffic.products / (products_per_clock * clocks_per_us * busy);
+  out.l2_us = l2_read_time(
+      limits, traffic.copied_bytes + elements * (epilogue.read_bytes + epilogue.written_bytes),
+      busy);
+  out.shared_us = shared_bytes / (limits.shared_bytes_per_clock * clocks_per_us * busy);
+  constexpr double kInstructionsOfCopy = 4.0;
+  constexpr double kInstructionsOfProduct = 2.0;  // With its share of the matrix loads.
+  const double instructions =
+      static_cast<double>(kWarp) * traffic.matrix_instructions * kInstructionsOfProduct +
+      traffic.copied_accesses * kInstructionsOfCopy +
+      elements * distribute(facts, {}).stages[0].issue_slots;
+  out.issue_us = issue_time(instructions, limits, busy);
+  const double throughput =
+      std::max({out.matrix_us, out.memory_us, out.l2_us, out.shared_us, out.issue_us});
+  // In each step a block waits; the other blocks of the SM compute in the meantime. The first stage
+  // of a block, its last stores, and the epilogue between them are not hidden.
+  const double steps = std::ceil(static_cast<double>(facts.space.contraction->contracted()) /
+                                 static_cast<double>(own.tile_depth));
+  const double step_clocks = steps <= 0.0 ? 0.0
+                                          : std::max(traffic.products / products_per_clock,
+                                                     shared_bytes / limits.shared_bytes_per_clock) /
+                                                (blocks * steps);
+  const double waits_us =
+      steps * std::max(0.0, kStepClocks - (beside - 1.0) * step_clocks) / clocks_per_us;
+  const auto tile = static_cast<double>(own.tile_rows * own.tile_columns);
+  const double stores_us =
+      tile / kElementsOfStore * kLinesOfStore / (kStoreLinesPerClock * clocks_per_us);
+  out.block_latency_us = waits_us + stores_us + 2.0 * constants.memory_wait_ns / 1000.0;
+  out.exposed_us = std::ceil(of_sm / beside) * out.block_latency_us;
+  out.total_us = out.launch_us + throughput + out.exposed_us;
+  return out;
+}
+
+Proposal propose_matmul(const SegmentFacts& facts, const DeviceLimits& limits) {
+  Proposal proposal;
+  if (auto rejection = refuse_matmul(facts)) {
+    proposal.rejections.push_back(*rejection);
+    return proposal;
+  }
+  if (auto rejection = check_device(facts, limits)) {
+    proposal.rejections.push_back(*rejection);
+    return proposal;
+  }
+  const ContractedSpace& contraction = *facts.space.contraction;
+  const int64_t operand_bytes = contraction.rows.element_bytes;
+  int64_t rows = 1;
+  for (size_t i = contraction.batch_dimensions; i < facts.space.row_dimensions; ++i)
+    rows *= facts.space.dimensions[i].size;
+  const int64_t width = facts.space.columns % 2 == 0 ? 2 : 1;
+  std::optional<Rejection> nearest;
+  for (const BlockTile& shape : kBlockTiles) {
+    // A tile of twice the rows or columns computes as much for nothing.
+    if (shape.tile_rows > 16 && shape.tile_rows >= 2 * rows) continue;
+    if (shape.tile_columns > 32 && shape.tile_columns >= 2 * facts.space.columns) continue;
+    // A tile of so few columns reads the rows' operand for more blocks than wider ones.
+    if (shape.tile_rows == 16 && shape.tile_columns == 32 && facts.space.columns > 32) continue;
+    for (const int64_t depth_bytes : {64, 128}) {
+      for (const int64_t stages : {3, 4, 6}) {
+        Schedule schedule{.family = std::string(kName),
+                          .parameters = MatmulParameters{.tile_rows = shape.tile_rows,
+                                                         .tile_columns = shape.tile_columns,
+                                                         .tile_depth = depth_bytes / operand_bytes,
+                                                         .row_warps = shape.row_warps,
+                                                         .pipeline_stages = stages},
+                          .threads_per_row = kWarp * shape.row_warps * shape.column_warps,
+                          .rows_per_block = 1,
+                          .vector_width = width,
+                          .unroll = 1,
+                          .min_blocks_per_sm = 1};
+        auto estimate = estimate_matmul(facts, schedule, limits);
+        if (!estimate) {
+          nearest = estimate.error();
+          continue;
+        }
+        if (estimate->registers > estimate->register_cap) continue;
+        const Prediction predicted = predict_matmul(facts, schedule, *estimate, limits);
+        proposal.candidates.push_back({std::move(schedule), *estimate, predicted});
+      }
+    }
+  }
+  if (proposal.candidates.empty() && nearest) proposal.rejections.push_back(*nearest);
+  return proposal;
+}
+
+}  // namespace sinter

@@ -1,0 +1,35 @@
+#pragma once
+
+#include "scheduler/families/family.h"
+#include "scheduler/program/program.h"
+
+namespace sinter {
+
+// Matmul: a block computes a tile of the result of a contraction by matrix instructions of its
+// warps (mma.sync), and evaluates everything that follows on the accumulators, before anything is
+// stored. A pipeline in shared memory brings in the parts of the operands along the contracted
+// axis.
+//
+// It runs sums of products of 16- and 8-bit operands, from compute capability 8.0 on, f8 from 8.9
+// on. Rows, columns and the contracted axis may have any size; operands may have any layout.
+// Operands that are contiguous along the contracted axis or, with elements of 2 bytes, along their
+// own, and aligned to 4 bytes, are copied asynchronously. Others pass through registers an element
+// at a time.
+//
+// It refuses: segments without a contraction; other combiners than the sum of products; f32, f64
+// and 32-bit operands; operands of different sizes; results without columns.
+
+/// Why no schedule of the family can run a segment on any device.
+std::optional<Rejection> refuse_matmul(const SegmentFacts& facts);
+
+/// The program of a schedule. Needs: refuse_matmul() accepts the segment.
+program::Program matmul_program(const SegmentFacts& facts, const Schedule& schedule);
+
+Proposal propose_matmul(const SegmentFacts& facts, const DeviceLimits& limits);
+tl::expected<ResourceEstimate, Rejection> estimate_matmul(const SegmentFacts& facts,
+                                                          const Schedule& schedule,
+                                                          const DeviceLimits& limits);
+Prediction predict_matmul(const SegmentFacts& facts, const Schedule& schedule,
+                          const ResourceEstimate& estimate, const DeviceLimits& limits);
+
+}  // namespace sinter

@@ -1,0 +1,123 @@
+#include "scheduler/program/program.h"
+
+#include <fmt/format.h>
+
+#include "fusion_ir/match.h"
+
+namespace sinter::program {
+
+std::string_view text_of(Place place) {
+  switch (place) {
+    case Place::kShared:
+      return "shared";
+    case Place::kFragment:
+      return "fragment";
+  }
+  unreachable();
+}
+
+std::string_view text_of(Binding binding) {
+  switch (binding) {
+    case Binding::kBlock:
+      return "block";
+    case Binding::kWarp:
+      return "warp";
+  }
+  unreachable();
+}
+
+std::string_view text_of(CopyKind kind) {
+  switch (kind) {
+    case CopyKind::kAsync:
+      return "async";
+    case CopyKind::kPlain:
+      return "plain";
+  }
+  unreachable();
+}
+
+MatrixShape matrix_shape(DType operand) {
+  constexpr int64_t kBytesOfK = 32;
+  return {.m = 16, .n = 8, .k = kBytesOfK / bytes_of(operand)};
+}
+
+namespace {
+
+class Printer {
+ public:
+  explicit Printer(const Program& program) : program_(program) {}
+
+  std::string run() {
+    line(fmt::format("program {} threads {} {{", program_.name, program_.threads));
+    ++depth_;
+    for (const Axis& axis : program_.axes)
+      line(
+          fmt::format("axis {} {}{}", axis.name, axis.extent, axis.is_launched ? " launched" : ""));
+    for (const Tile& tile : program_.tiles) {
+      line(fmt::format("tile %{} : {} {} [{}, {}]{}", tile.name, tile.type, text_of(tile.place),
+                       text(tile.rows), text(tile.columns),
+                       tile.stages > 1 ? fmt::format(" stages {}", tile.stages) : ""));
+    }
+    steps(program_.body);
+    --depth_;
+    line("}");
+    return std::move(out_);
+  }
+
+ private:
+  void line(std::string_view text) { out_ += fmt::format("{:{}}{}\n", "", 2 * depth_, text); }
+  std::string text(const Span& span) {
+    return fmt::format("{} {}", program_.axes[span.axis].name, span.extent);
+  }
+  std::string text(const Loop& loop) {
+    return fmt::format("{} by {}", program_.axes[loop.axis].name, loop.step);
+  }
+  std::string_view name(TileId tile) { return program_.tiles[tile].name; }
+
+  void steps(const Steps& body) {
+    for (const StepId step : body)
+      std::visit([&](const auto& kind) { print(kind); }, program_.steps[step]);
+  }
+  void block(const Steps& body) {
+    ++depth_;
+    steps(body);
+    --depth_;
+  }
+
+  void print(const Nest& nest) {
+    std::vector<std::string> loops;
+    for (const Loop& loop : nest.loops) loops.push_back(text(loop));
+    line(fmt::format("for {} {}{} {{", text_of(nest.binding), fmt::join(loops, ", "),
+                     nest.group > 1 ? fmt::format(" group {}", nest.group) : ""));
+    block(nest.body);
+    line("}");
+  }
+  void print(const Pipeline& pipeline) {
+    line(fmt::format("pipeline {} stages {} {{", text(pipeline.loop), pipeline.stages));
+    block(pipeline.copies);
+    line("} do {");
+    block(pipeline.body);
+    line("}");
+  }
+  void print(const Copy& copy) {
+    line(fmt::format("copy {} %{} = {} width {}", text_of(copy.kind), name(copy.tile),
+                     copy.of_rows ? "rows" : "columns", copy.width));
+  }
+  void print(const Contract& contract) {
+    line(fmt::format("contract {} %{} += %{} * %{}", sinter::text_of(contract.fn),
+                     name(contract.accumulator), name(contract.left), name(contract.right)));
+  }
+  void print(const Region& region) {
+    line(fmt::format("region {} = %{} width {}", region.value, name(region.tile), region.width));
+  }
+
+  const Program& program_;
+  std::string out_;
+  int depth_ = 0;
+};
+
+}  // namespace
+
+std::string print(const Program& program) { return Printer(program).run(); }
+
+}  // namespace sinter::program

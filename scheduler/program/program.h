@@ -1,0 +1,188 @@
+#pragma once
+
+// Program: what one kernel does with tiles, between its schedule and the kernel IR.
+//
+// A program has named axes, each a group of loops of the segment (iteration_space.h); loops over
+// tiles of these axes, bound to blocks, to warps or to a pipeline; and tiles with a place and a
+// layout. Its steps copy tiles, contract them and evaluate the segment's values on them. A family
+// builds the program of a schedule. Everything else is a walk over it: legality, shared bytes,
+// registers and traffic (program_walks.h), and the kernel (codegen/lower/lower_program.h).
+//
+// A program does not depend on the number of rows: the extents that a launch gives are those of the
+// axes whose `is_launched` is true.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "fusion_ir/dtype.h"
+#include "fusion_ir/id.h"
+#include "fusion_ir/op.h"
+
+namespace sinter::program {
+
+struct AxisTag {
+  static constexpr char kPrefix[] = "axis ";
+};
+struct TileTag {
+  static constexpr char kPrefix[] = "tile ";
+};
+struct StepTag {
+  static constexpr char kPrefix[] = "step ";
+};
+using AxisId = Id<AxisTag>;
+using TileId = Id<TileTag>;
+using StepId = Id<StepTag>;
+using Steps = std::vector<StepId>;
+
+/// A group of loops that is walked as one: loops of the segment's space that follow each other,
+/// where the contracted loops follow those of the space.
+struct Axis {
+  std::string name;
+  size_t first_loop = 0;
+  std::vector<int64_t> sizes{};  ///< Of its loops.
+  int64_t extent = 1;            ///< Product of the sizes.
+  bool is_launched = false;  ///< The launch gives the extent; the kernel's text does not have it.
+  friend bool operator==(const Axis&, const Axis&) = default;
+};
+
+enum class Place : uint8_t {
+  kShared,    ///< Shared memory of a block.
+  kFragment,  ///< Registers, distributed over the lanes of a warp as matrix instructions give them.
+};
+std::string_view text_of(Place place);
+
+/// A part of an axis.
+struct Span {
+  AxisId axis;
+  int64_t extent = 1;
+  friend bool operator==(const Span&, const Span&) = default;
+};
+
+/// A tile of two axes. In shared memory its rows are dense, one after the other, and their 16-byte
+/// chunks are permuted (swizzle.h), so that eight rows are read at one chunk without conflicts of
+/// banks.
+struct Tile {
+  std::string name;
+  DType type = DType::kF32;
+  Place place = Place::kShared;
+  Span rows, columns;
+  int64_t stages = 1;  ///< Copies of it, one for each stage of a pipeline.
+  friend bool operator==(const Tile&, const Tile&) = default;
+};
+
+enum class Binding : uint8_t {
+  kBlock,  ///< One iteration for each block of the grid.
+  kWarp,   ///< One iteration for each warp of a block.
+};
+std::string_view text_of(Binding binding);
+
+/// A loop over parts of an axis of `step` elements each. It covers the axis, or the part that an
+/// enclosing loop over the same axis has chosen.
+struct Loop {
+  AxisId axis;
+  int64_t step = 1;
+  friend bool operator==(const Loop&, const Loop&) = default;
+};
+
+/// Loops that are distributed together, the first of them the slowest; then what each iteration
+/// does.
+struct Nest {
+  Binding binding = Binding::kBlock;
+  std::vector<Loop> loops;
+  /// Blocks only: the last two loops are walked in groups of so many iterations of the first of
+  /// them, so that blocks that run at the same time share tiles of both. 1: row by row.
+  int64_t group = 1;
+  Steps body{};
+  friend bool operator==(const Nest&, const Nest&) = default;
+};
+
+/// A loop over parts of an axis in order. In each iteration the tiles that `copies` fill are ready,
+/// those of the `stages - 1` iterations after it are on their way, and `body` runs.
+struct Pipeline {
+  Loop loop;
+  int64_t stages = 2;
+  Steps copies{}, body{};
+  friend bool operator==(const Pipeline&, const Pipeline&) = default;
+};
+
+enum class CopyKind : uint8_t {
+  kAsync,  ///< cp.async of 4, 8 or 16 bytes a thread.
+  kPlain,  ///< Through registers, an element at a time: for operands that are strided or not
+           ///< aligned to 4 bytes.
+};
+std::string_view text_of(CopyKind kind);
+
+/// Fills a tile in shared memory from an operand of the contraction. Elements beyond the end of a
+/// contracted axis become 0; of elements beyond the end of any other axis the values are
+/// unspecified.
+struct Copy {
+  TileId tile;
+  bool of_rows = true;  ///< The operand of the rows, or the one of the columns.
+  CopyKind kind = CopyKind::kAsync;
+  int64_t width = 1;  ///< Elements of one access.
+  friend bool operator==(const Copy&, const Copy&) = default;
+};
+
+/// accumulator += left * right over the contracted axis of the two tiles, by matrix instructions of
+/// a warp (kir::Mma).
+struct Contract {
+  ContractFn fn = ContractFn::kSum;
+  TileId accumulator, left, right;
+  friend bool operator==(const Contract&, const Contract&) = default;
+};
+
+/// Evaluates and stores the segment's outputs at each element of a fragment, which holds `value`.
+struct Region {
+  TileId tile;
+  ValueId value;
+  int64_t width = 1;  ///< Adjacent columns that one access loads or stores.
+  friend bool operator==(const Region&, const Region&) = default;
+};
+
+using Step = std::variant<Nest, Pipeline, Copy, Contract, Region>;
+
+struct Program {
+  std::string name{};
+  int64_t threads = 0;  ///< Of a block.
+  IdVector<AxisId, Axis> axes{};
+  IdVector<TileId, Tile> tiles{};
+  IdVector<StepId, Step> steps{};
+  Steps body{};
+  friend bool operator==(const Program&, const Program&) = default;
+};
+
+/// A matrix instruction: m x n accumulators from m x k and k x n elements (PTX ISA, "mma").
+struct MatrixShape {
+  int64_t m = 16;
+  int64_t n = 8;
+  int64_t k = 16;
+  friend bool operator==(const MatrixShape&, const MatrixShape&) = default;
+};
+/// Of operands of a type: k elements are 32 bytes.
+MatrixShape matrix_shape(DType operand);
+
+/// Text of a program, for people and tests:
+///
+///     program linear threads 128 {
+///       axis m 8192 launched  axis n 4096  axis k 1024
+///       tile %left : bf16 shared [m 128, k 32] stages 4
+///       tile %sum : f32 fragment [m 64, n 64]
+///       for block m by 128, n by 128 group 8 {
+///         pipeline k by 32 stages 4 {
+///           copy async %left = rows width 8
+///         } do {
+///           for warp m by 64, n by 64 {
+///             contract sum %sum += %left * %right
+///           }
+///         }
+///         for warp m by 64, n by 64 {
+///           region %v2 = %sum width 2
+///         }
+///       }
+///     }
+std::string print(const Program& program);
+
+}  // namespace sinter::program

@@ -1,0 +1,287 @@
+#include "scheduler/program/program_walks.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "fusion_ir/integers.h"
+#include "fusion_ir/match.h"
+#include "scheduler/analysis/cuda_units.h"
+#include "scheduler/program/shared_layout.h"
+
+namespace sinter::program {
+namespace {
+
+/// Visits steps with the part of each axis that the enclosing loops have chosen.
+class Walk {
+ public:
+  Walk(const Program& program, const std::function<void(const Step&, const Times&)>& visit)
+      : program_(program), visit_(visit) {
+    for (const Axis& axis : program.axes) extents_.push_back(axis.extent);
+  }
+
+  void steps(const Steps& body, const Times& times) {
+    for (const StepId id : body) {
+      const Step& step = program_.steps[id];
+      visit_(step, times);
+      std::visit(
+          overloaded{[&](const Nest& nest) { enter(nest, times); },
+                     [&](const Pipeline& pipeline) { enter(pipeline, times); }, [](const auto&) {}},
+          step);
+    }
+  }
+
+ private:
+  /// Iterations of a loop; inside of it the axis has the part of one iteration.
+  double enter(const Loop& loop) {
+    const int64_t count = divided_up(extents_[loop.axis], loop.step);
+    extents_[loop.axis] = loop.step;
+    return static_cast<double>(count);
+  }
+
+  void enter(const Nest& nest, Times times) {
+    const IdVector<AxisId, int64_t> outside = extents_;
+    double& count = nest.binding == Binding::kBlock ? times.blocks : times.warps;
+    for (const Loop& loop : nest.loops) count *= enter(loop);
+    steps(nest.body, times);
+    extents_ = outside;
+  }
+
+  void enter(const Pipeline& pipeline, Times times) {
+    const IdVector<AxisId, int64_t> outside = extents_;
+    times.iterations *= enter(pipeline.loop);
+    steps(pipeline.copies, times);
+    steps(pipeline.body, times);
+    extents_ = outside;
+  }
+
+  const Program& program_;
+  const std::function<void(const Step&, const Times&)>& visit_;
+  IdVector<AxisId, int64_t> extents_;
+};
+
+int64_t elements_of(const Tile& tile) { return tile.rows.extent * tile.columns.extent; }
+int64_t bytes_of_tile(const Tile& tile) { return elements_of(tile) * bytes_of(tile.type); }
+
+/// Extent of a tile along an axis.
+int64_t extent_along(const Tile& tile, AxisId axis) {
+  return tile.rows.axis == axis ? tile.rows.extent : tile.columns.extent;
+}
+
+/// Elements of the contracted axis in the tiles of a contraction.
+int64_t depth_of(const Program& program, const Contract& contract) {
+  const Tile& left = program.tiles[contract.left];
+  const AxisId own = program.tiles[contract.accumulator].rows.axis;
+  return extent_along(left, left.rows.axis == own ? left.columns.axis : left.rows.axis);
+}
+
+class Checker {
+ public:
+  Checker(const Program& program, std::string_view family) : program_(program), family_(family) {}
+
+  std::optional<Rejection> run() {
+    for (const Tile& tile : program_.tiles) check_tile(tile);
+    for_each_step(program_, [&](const Step& step, const Times&) {
+      std::visit([&](const auto& kind) { check_step(kind); }, step);
+    });
+    return std::move(first_);
+  }
+
+ private:
+  void require(bool holds, std::string rule, int64_t value, int64_t limit, std::string unit,
+               std::string remedy) {
+    if (holds || first_) return;
+    first_ = {.subject = std::string(family_),
+              .rule = std::move(rule),
+              .value = static_cast<double>(value),
+              .limit = static_cast<double>(limit),
+              .unit = std::move(unit),
+              .at = {},
+              .remedy = std::move(remedy)};
+  }
+
+  void check_tile(const Tile& tile) {
+    require(tile.rows.extent > 0 && tile.columns.extent > 0, "a tile has no elements",
+            std::min(tile.rows.extent, tile.columns.extent), 1, "elements", "use larger tiles");
+    if (tile.place != Place::kShared) return;
+    const int64_t row = tile.columns.extent * bytes_of(tile.type);
+    require(row >= 2 * kChunkBytes && std::has_single_bit(static_cast<uint64_t>(row)),
+            "rows of a tile in shared memory are a power of two of bytes, two chunks at least", row,
+            2 * kChunkBytes, "bytes", "use tiles of 16, 32, 64 or 128 elements");
+  }
+
+  void check_step(const Nest& nest) {
+    if (nest.binding != Binding::kWarp) return;
+    int64_t warps = 1;
+    for (const Loop& loop : nest.loops) {
+      const int64_t part = part_of_block(loop.axis);
+      require(loop.step > 0 && part % loop.step == 0,
+              "a block's tile does not split evenly over its warps", part, loop.step, "elements",
+              "use a number of warps that divides the tile");
+      if (loop.step > 0) warps *= part / loop.step;
+    }
+    require(warps * kWarp == program_.threads, "warps and parts of a tile differ in number",
+            warps * kWarp, program_.threads, "threads", "use 32 threads for each part");
+  }
+
+  void check_step(const Pipeline& pipeline) {
+    require(pipeline.stages >= 2, "a pipeline has two stages at least", pipeline.stages, 2,
+            "stages", "use more pipeline_stages");
+  }
+
+  void check_step(const Copy& copy) {
+    const Tile& tile = program_.tiles[copy.tile];
+    const int64_t bytes = copy.width * bytes_of(tile.type);
+    const bool is_async_size = bytes >= kLeastAsyncBytes && bytes <= kMostAsyncBytes &&
+                               std::has_single_bit(static_cast<uint64_t>(bytes));
+    require(copy.kind == CopyKind::kPlain ? copy.width == 1 : is_async_size,
+            "an asynchronous copy has 4, 8 or 16 bytes", bytes, kMostAsyncBytes, "bytes",
+            "copy through registers");
+  }
+
+  void check_step(const Contract& contract) {
+    const Tile& left = program_.tiles[contract.left];
+    const Tile& right = program_.tiles[contract.right];
+    const Tile& sum = program_.tiles[contract.accumulator];
+    const MatrixShape shape = matrix_shape(left.type);
+    require(bytes_of(left.type) == bytes_of(right.type),
+            "operands of a matrix instruction have elements of one size", bytes_of(right.type),
+            bytes_of(left.type), "bytes", "cast one of them");
+    require(sum.rows.extent % shape.m == 0, "a warp's rows are not whole matrix instructions",
+            sum.rows.extent, shape.m, "rows", "use a multiple of 16 rows for each warp");
+    // One matrix load gives the columns of two instructions.
+    require(sum.columns.extent % (2 * shape.n) == 0,
+            "a warp's columns are not pairs of matrix instructions", sum.columns.extent,
+            2 * shape.n, "columns", "use a multiple of 16 columns for each warp");
+    for (const Tile* operand : {&left, &right}) {
+      const bool is_left = operand == &left;
+      const AxisId kept = is_left ? sum.rows.axis : sum.columns.axis;
+      const bool transposed = operand->columns.axis == kept;
+      const AxisId contracted = transposed ? operand->rows.axis : operand->columns.axis;
+      const int64_t depth = extent_along(*operand, contracted);
+      require(depth % shape.k == 0, "the contracted part of a tile is not whole instructions",
+              depth, shape.k, "elements", "use a deeper tile");
+      require(!transposed || bytes_of(operand->type) == 2,
+              "only elements of 2 bytes are transposed on their way to registers",
+              bytes_of(operand->type), 2, "bytes", "let the contracted axis be the inner one");
+    }
+  }
+
+  void check_step(const Region& region) {
+    require(region.width == 1 || region.width == 2,
+            "a lane has pairs of adjacent columns of a fragment", region.width, 2, "elements",
+            "use vector_width 1 or 2");
+  }
+
+  /// The part of an axis that the blocks' loops choose.
+  [[nodiscard]] int64_t part_of_block(AxisId axis) const {
+    int64_t part = program_.axes[axis].extent;
+    for (const Step& step : program_.steps) {
+      const auto* nest = std::get_if<Nest>(&step);
+      if (nest == nullptr || nest->binding != Binding::kBlock) continue;
+      for (const Loop& loop : nest->loops) {
+        if (loop.axis == axis) part = loop.step;
+      }
+    }
+    return part;
+  }
+
+  const Program& program_;
+  std::string_view family_;
+  std::optional<Rejection> first_;
+};
+
+}  // namespace
+
+void for_each_step(const Program& program,
+                   const std::function<void(const Step&, const Times&)>& visit) {
+  Walk(program, visit).steps(program.body, {});
+}
+
+int64_t block_count(const Program& program) {
+  int64_t blocks = 1;
+  for (const Step& step : program.steps) {
+    const auto* nest = std::get_if<Nest>(&step);
+    if (nest == nullptr || nest->binding != Binding::kBlock) continue;
+    for (const Loop& loop : nest->loops)
+      blocks *= divided_up(program.axes[loop.axis].extent, loop.step);
+  }
+  return blocks;
+}
+
+int64_t shared_bytes(const Program& program) {
+  int64_t bytes = 0;
+  for (const Tile& tile : program.tiles) {
+    if (tile.place == Place::kShared)
+      bytes += rounded_up(bytes_of_tile(tile) * tile.stages, kChunkBytes);
+  }
+  return bytes;
+}
+
+int64_t fragment_words(const Program& program) {
+  int64_t words = 0;
+  for (const Tile& tile : program.tiles) {
+    if (tile.place == Place::kFragment) words += bytes_of_tile(tile) / kRegisterBytes / kWarp;
+  }
+  int64_t operands = 0;
+  for (const Step& step : program.steps) {
+    const auto* contract = std::get_if<Contract>(&step);
+    if (contract == nullptr) continue;
+    const Tile& sum = program.tiles[contract->accumulator];
+    const MatrixShape shape = matrix_shape(program.tiles[contract->left].type);
+    constexpr int64_t kLeftWords = 4;
+    constexpr int64_t kRightWords = 2;
+    constexpr int64_t kMostSteps = 4;
+    const int64_t steps = std::min(depth_of(program, *contract) / shape.k, kMostSteps);
+    const int64_t of_step =
+        sum.rows.extent / shape.m * kLeftWords + sum.columns.extent / shape.n * kRightWords;
+    operands = std::max(operands, of_step * (2 + steps) / 2);
+  }
+  return words + operands;
+}
+
+int64_t copy_words(const Program& program) {
+  constexpr int64_t kWordsOfAccess = 3;
+  int64_t words = 0;
+  for (const Step& step : program.steps) {
+    const auto* copy = std::get_if<Copy>(&step);
+    if (copy == nullptr) continue;
+    const int64_t accesses = elements_of(program.tiles[copy->tile]) / copy->width;
+    words += kWordsOfAccess * divided_up(accesses, program.threads);
+  }
+  return words;
+}
+
+Traffic traffic(const Program& program) {
+  Traffic out;
+  int64_t stages_ahead = 0;
+  for_each_step(program, [&](const Step& step, const Times& times) {
+    if (const auto* pipeline = std::get_if<Pipeline>(&step)) {
+      stages_ahead = pipeline->stages - 1;
+    } else if (const auto* copy = std::get_if<Copy>(&step)) {
+      const Tile& tile = program.tiles[copy->tile];
+      const auto bytes = static_cast<double>(bytes_of_tile(tile));
+      out.copied_bytes += times.all() * bytes;
+      out.copied_accesses +=
+          times.all() * static_cast<double>(divided_up(elements_of(tile), copy->width));
+      out.outstanding_bytes += static_cast<double>(stages_ahead) * bytes;
+    } else if (const auto* contract = std::get_if<Contract>(&step)) {
+      const Tile& sum = program.tiles[contract->accumulator];
+      const Tile& left = program.tiles[contract->left];
+      const int64_t depth = depth_of(program, *contract);
+      const MatrixShape shape = matrix_shape(left.type);
+      out.products += times.all() * static_cast<double>(elements_of(sum) * depth);
+      out.matrix_instructions += times.all() * static_cast<double>(elements_of(sum) * depth) /
+                                 static_cast<double>(shape.m * shape.n * shape.k);
+      out.shared_read_bytes +=
+          times.all() *
+          static_cast<double>((sum.rows.extent + sum.columns.extent) * depth * bytes_of(left.type));
+    }
+  });
+  return out;
+}
+
+std::optional<Rejection> check(const Program& program, std::string_view family) {
+  return Checker(program, family).run();
+}
+
+}  // namespace sinter::program

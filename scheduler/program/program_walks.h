@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "scheduler/analysis/decision.h"
+#include "scheduler/program/program.h"
+
+namespace sinter::program {
+
+/// How often a step runs.
+struct Times {
+  double blocks = 1.0;  ///< Blocks of the grid.
+  double warps = 1.0;   ///< Warps of a block that run it on parts of their own; 1: all together.
+  double iterations = 1.0;  ///< Times that each of them runs it.
+  [[nodiscard]] double all() const { return blocks * warps * iterations; }
+};
+
+/// Visits every step, outer ones first, with how often it runs.
+void for_each_step(const Program& program,
+                   const std::function<void(const Step&, const Times&)>& visit);
+
+/// Blocks of the grid.
+int64_t block_count(const Program& program);
+
+/// Bytes of shared memory of a block, exact.
+int64_t shared_bytes(const Program& program);
+
+/// 32-bit registers of a thread that hold fragments: accumulators, and operands of a contraction.
+/// ptxas loads operands of later steps of a stage ahead: those of half of the steps beside those of
+/// one, of four steps at most (reports of ptxas 13.0).
+int64_t fragment_words(const Program& program);
+
+/// 32-bit registers of a thread that hold where its copies start: an element of the operand (i64)
+/// and one of the tile (i32) for each access of a stage.
+int64_t copy_words(const Program& program);
+
+/// What a program moves and computes in all.
+struct Traffic {
+  double copied_bytes = 0.0;         ///< From L2 to shared memory.
+  double copied_accesses = 0.0;      ///< Of one thread each.
+  double shared_read_bytes = 0.0;    ///< By matrix loads.
+  double matrix_instructions = 0.0;  ///< Of one warp each.
+  double products = 0.0;             ///< Multiply-adds, those beyond the ends of axes included.
+  double outstanding_bytes = 0.0;    ///< Copies that a block has on their way at once.
+};
+Traffic traffic(const Program& program);
+
+/// Why a program cannot be lowered, whatever the device; no value if it can.
+std::optional<Rejection> check(const Program& program, std::string_view family);
+
+}  // namespace sinter::program

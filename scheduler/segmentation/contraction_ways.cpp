@@ -1,0 +1,224 @@
+#include "scheduler/segmentation/contraction_ways.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "fusion_ir/match.h"
+#include "fusion_ir/passes/expand_contractions.h"
+#include "fusion_ir/passes/remove_dead_values.h"
+#include "fusion_ir/pipeline.h"
+#include "scheduler/cost/cost_model.h"
+#include "scheduler/segmentation/joins.h"
+#include "scheduler/segmentation/segment_scheduler.h"
+#include "scheduler/segmentation/work_graph.h"
+
+namespace sinter {
+namespace {
+
+/// Most elements of a contraction's space, so that counts of them, and of bytes of f32, fit 63
+/// bits. What kernels walk is less (iteration_space.h).
+constexpr int64_t kMostContracted = int64_t{1} << 60;
+
+bool is_contraction(const Op& op) { return std::holds_alternative<ContractOp>(op.kind); }
+
+/// The sizes of a contraction's space.
+std::vector<int64_t> sizes_of(const Fusion& fusion, const Op& op) {
+  std::vector<int64_t> sizes;
+  for (const Extent& extent :
+       space_of(std::get<ContractOp>(op.kind), fusion.values[op.operands[0]].shape,
+                fusion.values[op.operands[1]].shape))
+    sizes.push_back(extent.constant());
+  return sizes;
+}
+
+std::optional<Error> check_size(const Fusion& fusion, const Op& op) {
+  // An empty axis counts as one: other values of the graph have the axes beside it.
+  double elements = 1.0;
+  for (const int64_t size : sizes_of(fusion, op))
+    elements *= static_cast<double>(std::max<int64_t>(size, 1));
+  if (elements <= static_cast<double>(kMostContracted)) return std::nullopt;
+  return Error{.kind = ErrorKind::kUnsupported,
+               .message = fmt::format("{} of {} and {} combines {:.3g} pairs of elements",
+                                      text_of(op.kind), op.operands[0], op.operands[1], elements),
+               .remedy = "contract smaller tensors",
+               .values = {op.results.front()},
+               .limit = kMostContracted};
+}
+
+/// The families that may run a contraction.
+FamilySet contracting_families(const PlanOptions& options) {
+  FamilySet out;
+  const SchedulePin& pin = options.pin;
+  for (const Family& family : options.families) {
+    if (!family.contracts || options.contracting == Contracting::kElements ||
+        (pin.family && *pin.family != family.name) ||
+        (pin.schedule && pin.schedule->family != family.name))
+      continue;
+    out.push_back(family);
+  }
+  return out;
+}
+
+/// Both ways of computing a contraction that is a graph of its own.
+struct Ways {
+  double contracted_us = 0.0;           ///< Predicted; only without a refusal.
+  std::optional<double> expanded_us{};  ///< Predicted for one kernel; no value: not known.
+  std::optional<Rejection> refusal{};   ///< Why no family contracts.
+  [[nodiscard]] bool contracts() const {
+    return !refusal && (!expanded_us || contracted_us <= *expanded_us);
+  }
+};
+
+/// The contraction by the best kernel of these families.
+void contract(Ways& ways, const FamilySet& families, Fusion alone, const DeviceLimits& limits) {
+  auto facts = analyse(std::move(alone));
+  if (!facts) {
+    ways.refusal = facts.error();
+    return;
+  }
+  std::optional<double> best;
+  std::optional<Rejection> first;
+  for (const Family& family : families) {
+    const Proposal proposal = family.propose(*facts, limits);
+    for (const ProposedSchedule& candidate : proposal.candidates)
+      best = std::min(best.value_or(candidate.predicted.total_us), candidate.predicted.total_us);
+    if (!first && !proposal.rejections.empty()) first = proposal.rejections.front();
+  }
+  if (best) {
+    ways.contracted_us = *best;
+  } else {
+    ways.refusal = first ? *first
+                         : rejected_at("families", "no family of the set contracts tensors", {},
+                                       "plan with builtin_families()");
+  }
+}
+
+/// Lower bound of the time that a contraction takes element by element, where it has several rows
+/// and columns: every pair of elements is read from L2. The model of reductions counts an operand
+/// once, however many rows read it. (M, N, K) = (2, 14336, 4096) in bf16 took 85 us on an H100
+/// instead of 45.
+double least_expanded(const SegmentFacts& contracted, const DeviceLimits& limits) {
+  const IterationSpace& space = contracted.space;
+  const ContractedSpace& contraction = *space.contraction;
+  if (space.rows <= 1 || space.columns <= 1) return 0.0;
+  const double pairs = static_cast<double>(space.rows) * static_cast<double>(space.columns) *
+                       static_cast<double>(contraction.contracted());
+  const auto bytes =
+      static_cast<double>(contraction.rows.element_bytes + contraction.columns.element_bytes);
+  return limits.cost.launch_us +
+         l2_read_time(limits, pairs * bytes, static_cast<double>(limits.sm_count));
+}
+
+/// The contraction element by element.
+void expand(Ways& ways, const Fusion& alone, const DeviceLimits& limits,
+            const PlanOptions& options) {
+  auto facts = analyse(simplify(*expand_contractions(alone)));
+  if (!facts) return;
+  const auto whole = schedule_segment(std::move(*facts), limits, {.families = options.families});
+  if (!whole) return;
+  const auto contracted = analyse(alone);
+  const double least_us =
+      contracted && contracted->space.contraction ? least_expanded(*contracted, limits) : 0.0;
+  ways.expanded_us = std::max(whole->predicted_us(), least_us);
+}
+
+/// The ways of the contractions of a graph, by op.
+class WaysOfGraph {
+ public:
+  WaysOfGraph(const Fusion& fusion, const DeviceLimits& limits, const PlanOptions& options)
+      : limits_(limits),
+        options_(options),
+        families_(contracting_families(options)),
+        graph_(fusion, limits) {}
+
+  const Ways& of(OpId op) {
+    const NodeId node = graph_.node_of(op);
+    SINTER_CHECK(node != WorkGraph::kNone, "no kernel computes a contraction");
+    const std::span<const NodeId> group(&node, 1);
+    const auto [known, is_new] = known_.try_emplace(graph_.structure_of(group));
+    if (!is_new) return known->second;
+    Fusion alone = graph_.extract_graph(group, WorkGraph::LeafViews::kOps);
+    // A pin leaves no choice.
+    const bool is_free =
+        options_.pin == SchedulePin{} && options_.contracting == Contracting::kFaster;
+    if (is_free) expand(known->second, alone, limits_, options_);
+    contract(known->second, families_, std::move(alone), limits_);
+    return known->second;
+  }
+
+ private:
+  const DeviceLimits& limits_;
+  const PlanOptions& options_;
+  FamilySet families_;
+  WorkGraph graph_;
+  std::map<uint64_t, Ways> known_;  ///< By structure.
+};
+
+Decision decision_of(const Fusion& fusion, const Op& op, const Ways& ways) {
+  const std::vector<int64_t> sizes = sizes_of(fusion, op);
+  // Ids change where the graph is expanded and simplified; names stay.
+  const std::string& name = fusion.values[op.results.front()].name;
+  constexpr const char* kContracted = "by a kernel that contracts";
+  constexpr const char* kExpanded = "element by element";
+  Decision out{.question = fmt::format("how is the {} of {}{} computed", text_of(op.kind),
+                                       fmt::join(sizes, " x "),
+                                       name.empty() ? "" : fmt::format(" to '{}'", name)),
+               .chosen = ways.contracts() ? kContracted : kExpanded};
+  const auto add = [&](const char* what, double us) {
+    out.candidates.push_back(
+        {.what = what, .predicted = {.total_us = us}, .legal = true, .because = ""});
+  };
+  if (!ways.refusal) add(kContracted, ways.contracted_us);
+  if (ways.expanded_us) add(kExpanded, *ways.expanded_us);
+  if (ways.refusal) {
+    out.because = fmt::format("{}: {} pairs of elements are combined by pointwise ops and reduced",
+                              ways.refusal->rule, fmt::join(sizes, " x "));
+  } else if (!ways.expanded_us) {
+    out.because = "what reads the result may join it";
+  } else {
+    out.because = fmt::format(
+        "alone, {:.1f} us are predicted for a kernel that contracts, {:.1f} us "
+        "for pointwise ops and a reduction",
+        ways.contracted_us, *ways.expanded_us);
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<ContractionWays> choose_contraction_ways(Fusion fusion, const DeviceLimits& limits,
+                                                const PlanOptions& options) {
+  if (std::ranges::none_of(fusion.ops, is_contraction))
+    return ContractionWays{.fusion = std::move(fusion), .decisions = {}};
+  if (options.simplify) {
+    fusion = simplify(fusion);
+  } else if (auto alive = remove_dead_values(fusion)) {
+    fusion = std::move(*alive);
+  }
+  ContractionWays out{.fusion = with_places_for_joins(fusion), .decisions = {}};
+  for (const Op& op : out.fusion.ops) {
+    if (!is_contraction(op)) continue;
+    if (auto error = check_size(out.fusion, op)) return fail(std::move(*error));
+  }
+  WaysOfGraph ways_of(out.fusion, limits, options);
+  std::set<OpId> expanded_ops;
+  for (const OpId id : out.fusion.op_ids()) {
+    const Op& op = out.fusion.ops[id];
+    if (!is_contraction(op)) continue;
+    const Ways& ways = ways_of.of(id);
+    out.decisions.push_back(decision_of(out.fusion, op, ways));
+    if (!ways.contracts()) expanded_ops.insert(id);
+  }
+  out.expands = !expanded_ops.empty();
+  if (!out.expands) {
+    out.fusion = std::move(fusion);
+  } else if (auto expanded = expand_contractions(
+                 out.fusion, [&](OpId id) { return expanded_ops.contains(id); })) {
+    out.fusion = std::move(*expanded);
+  }
+  return out;
+}
+
+}  // namespace sinter

@@ -1,0 +1,231 @@
+// Matmul kernels in the interpreter against the oracle: forced tiles, layouts, epilogues and types
+// at sizes on both sides of a tile; and what ptxas makes of the schedules that are offered.
+
+#include <gmock/gmock.h>
+
+#include "fusion_ir/fusion_builder.h"
+#include "fusion_ir/parser.h"
+#include "runtime/compile/nvrtc_compiler.h"
+#include "scheduler/families/random_scheduler.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/schedule/family_names.h"
+#include "tests/integration/canned_case.h"
+#include "tests/support/budget_truth.h"
+#include "tests/support/effort.h"
+
+namespace sinter::matmul_kernels_test {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// Sizes around those of tiles, instructions and accesses, in pairs with sizes of the other axes.
+std::vector<ExtentValues> sizes() {
+  const std::vector<int64_t> all = {0,  1,  7,   8,   15,  16,  31,  33,  63,
+                                    64, 65, 100, 127, 128, 129, 200, 256, 257};
+  std::vector<ExtentValues> out;
+  for (size_t i = 0; i < all.size(); ++i) {
+    out.push_back({{"M", all[i]},
+                   {"K", all[(i * 7 + 3) % all.size()]},
+                   {"N", all[(i * 5 + 11) % all.size()]}});
+  }
+  return out;
+}
+
+Fusion parsed(std::string_view body) {
+  return parse_fusion(fmt::format("fusion @product extents(M, K, N) {{\n{}}}", body)).value();
+}
+
+const PlanOptions kContracts{.families = builtin_families(), .contracting = Contracting::kKernels};
+
+/// The family's best schedule, and a drawn one, at every size.
+void expect_right(const Fusion& fusion, std::string_view device = "H200", int64_t every = 1) {
+  Slice slice(every);
+  uint64_t seed = 1;
+  for (const ExtentValues& extents : sizes()) {
+    if (!slice.takes()) continue;
+    const auto planned = plan(fusion, extents, *find_device(device), kContracts);
+    ASSERT_TRUE(planned) << planned.error().text();
+    const KernelPlan& kernel = planned->kernels.front();
+    // A single element has no columns.
+    if (!kernel.facts.space.contraction) continue;
+    EXPECT_TRUE(computes_the_oracle(fusion, *planned, kernel.chosen().schedule, seed));
+    ++seed;
+    const auto drawn = random_schedule(kernel.facts, planned->limits, builtin_families(), seed);
+    ASSERT_TRUE(drawn);
+    EXPECT_TRUE(computes_the_oracle(fusion, *planned, drawn->schedule, seed));
+  }
+}
+
+TEST(MatmulInterpreterTest, EveryLayoutIsRight) {
+  for (const auto& [left, right, places] : {std::array{"M, K", "K, N", "left(0, 2) right(2, 1)"},
+                                            {"M, K", "N, K", "left(0, 2) right(1, 2)"},
+                                            {"K, M", "K, N", "left(2, 0) right(2, 1)"},
+                                            {"K, M", "N, K", "left(2, 0) right(1, 2)"}}) {
+    expect_right(parsed(fmt::format(R"(
+  %v0 a : bf16[{}] = input
+  %v1 b : bf16[{}] = input
+  %v2 : f32[M, N] = contract.sum %v0, %v1 {} over(2)
+  %v3 y : bf16[M, N] = cast %v2
+  return %v3
+)",
+                                    left, right, places)));
+  }
+}
+
+TEST(MatmulInterpreterTest, EveryTypeIsRight) {
+  for (const auto& [left, right, sum] : {std::array{"f16", "f16", "f32"},
+                                         {"f8e4m3", "f8e5m2", "f32"},
+                                         {"i8", "i8", "i32"},
+                                         {"u8", "u8", "i32"}}) {
+    expect_right(parsed(fmt::format(R"(
+  %v0 a : {}[M, K] = input
+  %v1 b : {}[K, N] = input
+  %v2 y : {}[M, N] = contract.sum %v0, %v1 left(0, 2) right(2, 1) over(2)
+  return %v2
+)",
+                                    left, right, sum)),
+                 "RTX 4090", 3);
+  }
+}
+
+TEST(MatmulInterpreterTest, BatchesAndSeveralContractedAxesAreRight) {
+  expect_right(parsed(R"(
+  %v0 a : bf16[M, 3, K] = input
+  %v1 b : bf16[3, K, N] = input
+  %v2 y : f32[3, M, N] = contract.sum %v0, %v1 left(1, 0, 3) right(0, 3, 2) over(3)
+  return %v2
+)"),
+               "H200", 3);
+  expect_right(parsed(R"(
+  %v0 a : bf16[2, 3, M, K] = input
+  %v1 b : bf16[3, N, K] = input
+  %v2 y : f32[2, M, 3, N] = contract.sum %v0, %v1 left(0, 2, 1, 4) right(2, 3, 4) over(4)
+  return %v2
+)"),
+               "H200", 3);
+  expect_right(parsed(R"(
+  %v0 a : bf16[M, 3, K] = input
+  %v1 b : bf16[K, 3, N] = input
+  %v2 y : f32[M, N] = contract.sum %v0, %v1 left(0, 2, 3) right(3, 2, 1) over(2, 3)
+  return %v2
+)"),
+               "H200", 3);
+}
+
+// The operands are one tensor, whose rows are rows and columns of the result.
+TEST(MatmulInterpreterTest, AProductOfATensorWithItselfIsRight) {
+  expect_right(parse_fusion(R"(fusion @gram extents(M, K, N) {
+  %v0 a : bf16[M, K] = input
+  %v1 c : f32[M, M] = contract.sum %v0, %v0 left(0, 2) right(1, 2) over(2)
+  %v2 y : bf16[M, M] = cast %v1
+  return %v2
+})")
+                   .value(),
+               "H200", 3);
+}
+
+TEST(MatmulInterpreterTest, EpiloguesReadRowsColumnsAndElements) {
+  expect_right(parsed(R"(
+  %v0 a : bf16[M, K] = input
+  %v1 b : bf16[K, N] = input
+  %v2 bias : bf16[N] = input
+  %v3 res : bf16[M, N] = input
+  %v4 scale : f32[M] = input
+  %v5 c : f32[M, N] = contract.sum %v0, %v1 left(0, 2) right(2, 1) over(2)
+  %v6 : f32[N] = cast %v2
+  %v7 : f32[M, N] = broadcast %v6 axes(1)
+  %v8 : f32[M, N] = add %v5, %v7
+  %v9 : f32[M, N] = broadcast %v4 axes(0)
+  %v10 : f32[M, N] = mul %v8, %v9
+  %v11 : f32[M, N] = tanh %v10
+  %v12 : f32[M, N] = cast %v3
+  %v13 : f32[M, N] = add %v11, %v12
+  %v14 y : bf16[M, N] = cast %v13
+  return %v14, %v5
+)"));
+}
+
+// The residual is overwritten by the output: each thread reads its elements before it stores them.
+TEST(MatmulInterpreterTest, AnOutputMayLieInTheResidual) {
+  FusionBuilder b("in_place");
+  const Extent rows = b.symbol("M");
+  const ValueId a = b.input(DType::kBF16, {rows, 72});
+  const ValueId w = b.input(DType::kBF16, {72, 136});
+  const ValueId residual = b.input(DType::kF32, {rows, 136});
+  b.output(b.add(b.matmul(a, w), residual), "y", {.alias = residual});
+  const Fusion fusion = b.build();
+  const auto planned = plan(fusion, {{"M", 130}}, *find_device("H200"), kContracts);
+  ASSERT_TRUE(planned) << planned.error().text();
+  ASSERT_EQ(planned->kernels.size(), 1U);
+  EXPECT_EQ(planned->kernels.front().chosen().schedule.family, kMatmul);
+  EXPECT_TRUE(computes_the_oracle(fusion, *planned, planned->kernels.front().chosen().schedule));
+}
+
+// An operand that the output overwrites is read by other blocks: it takes a kernel of its own.
+TEST(MatmulInterpreterTest, AnOutputInAnOperandIsWrittenAfterwards) {
+  FusionBuilder b("over_operand");
+  const ValueId a = b.input(DType::kBF16, {64, 64});
+  const ValueId w = b.input(DType::kBF16, {64, 64});
+  b.output(b.cast(b.matmul(a, w), DType::kBF16), "y", {.alias = a});
+  const Fusion fusion = b.build();
+  const auto planned = plan(fusion, {}, *find_device("H200"), {.families = builtin_families()});
+  ASSERT_TRUE(planned) << planned.error().text();
+  EXPECT_GT(planned->kernels.size(), 1U);
+}
+
+class MatmulNvrtc : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!compiler_) GTEST_SKIP() << "no NVRTC: " << compiler_.error().message;
+  }
+  Result<NvrtcCompiler> compiler_ = NvrtcCompiler::open();
+  KernelCache cache_{{}};
+};
+
+Fusion linear_of_512() {
+  FusionBuilder b("linear_of_512");
+  const Extent rows = b.symbol("rows");
+  const Extent cols = b.symbol("cols");
+  const ValueId x = b.input(DType::kBF16, {rows, 512});
+  b.output(b.cast(b.linear(x, b.input(DType::kBF16, {cols, 512})), DType::kBF16));
+  return b.build();
+}
+
+Fusion matmul_of_512() {
+  FusionBuilder b("matmul_of_512");
+  const Extent rows = b.symbol("rows");
+  const Extent cols = b.symbol("cols");
+  const ValueId x = b.input(DType::kBF16, {rows, 512});
+  b.output(b.exp(b.matmul(x, b.input(DType::kBF16, {512, cols}))));
+  return b.build();
+}
+
+// Chosen and drawn tiles: no warning, shared bytes exact, registers near the estimate.
+TEST_F(MatmulNvrtc, RegistersAreEstimated) {
+  const ExtentValues large = {{"rows", 4096}, {"cols", 1024}};
+  const std::vector<CannedFusion> fusions = {
+      {"linear_of_512", linear_of_512, large, large, "a product along the contracted axis"},
+      {"matmul_of_512", matmul_of_512, large, large, "a product of a transposed operand"}};
+  for (const bool chosen : {true, false}) {
+    const auto samples = measure_budgets({.fusions = fusions,
+                                          .devices = {"A100", "H200", "B200", "RTX PRO 6000"},
+                                          .random_schedules = chosen ? 0 : 2,
+                                          .chosen = chosen},
+                                         *compiler_, cache_);
+    ASSERT_TRUE(samples) << samples.error().text();
+    std::vector<double> errors;
+    for (const BudgetSample& sample : *samples) {
+      SCOPED_TRACE(sample.fusion + " on " + sample.device + "\n" + print(sample.schedule));
+      ASSERT_EQ(sample.schedule.family, kMatmul);
+      EXPECT_THAT(sample.kernel->log, Not(HasSubstr("warning")));
+      EXPECT_EQ(sample.shared_bytes(), sample.predicted.shared_bytes);
+      if (chosen) {
+        EXPECT_EQ(sample.kernel->resources.spill_store_bytes, 0);
+      }
+      errors.push_back(sample.register_error());
+    }
+    EXPECT_LE(quantile(errors, 0.5), 0.10) << (chosen ? "chosen" : "drawn");
+  }
+}
+
+}  // namespace sinter::matmul_kernels_test

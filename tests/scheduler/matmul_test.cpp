@@ -1,0 +1,208 @@
+// What the matmul family takes, how its operands are copied, and what a plan chooses on four
+// devices.
+
+#include "scheduler/families/matmul.h"
+
+#include <gmock/gmock.h>
+
+#include "fusion_ir/fusion_builder.h"
+#include "fusion_ir/parser.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/program/operand_copy.h"
+#include "scheduler/schedule/family_names.h"
+#include "tests/scheduler/facts_of.h"
+#include "tests/support/plan_matchers.h"
+
+namespace sinter::matmul_test {
+
+using program::CopyKind;
+using program::OperandCopy;
+using ::testing::HasSubstr;
+
+struct Product {
+  DType left = DType::kBF16;
+  DType right = DType::kBF16;
+  std::string equation = "mk,kn->mn";
+  std::map<char, int64_t> sizes = {{'m', 4096}, {'n', 2048}, {'k', 512}, {'b', 4}};
+  ContractFn fn = ContractFn::kSum;
+};
+
+Fusion fusion_of(const Product& product) {
+  FusionBuilder b("product");
+  const size_t comma = product.equation.find(',');
+  const auto input = [&](DType type, std::string_view letters) {
+    Shape shape;
+    for (const char letter : letters) shape.emplace_back(product.sizes.at(letter));
+    return b.input(type, shape);
+  };
+  const std::string_view equation = product.equation;
+  const ValueId left = input(product.left, equation.substr(0, comma));
+  const ValueId right =
+      input(product.right, equation.substr(comma + 1, equation.find('-') - comma - 1));
+  b.output(b.contract(equation, left, right, {.fn = product.fn}), "y");
+  return b.build();
+}
+
+Result<Plan> planned(const Product& product, std::string_view device = "H100",
+                     const PlanOptions& options = {}) {
+  return plan(fusion_of(product), {}, *find_device(device), options);
+}
+
+std::string family_of(const Product& product, std::string_view device = "H100") {
+  const auto plan = planned(product, device);
+  return plan ? plan->kernels.front().chosen().schedule.family : plan.error().text();
+}
+
+std::string refusal_of(const Product& product) {
+  const auto rejection = refuse_matmul(facts_of(fusion_of(product)));
+  return rejection ? text_of(*rejection) : "taken";
+}
+
+TEST(MatmulTest, EveryDeviceContracts) {
+  for (const char* device : {"A100", "H100", "H200", "B200", "RTX 4090"})
+    EXPECT_EQ(family_of({}, device), kMatmul) << device;
+}
+
+TEST(MatmulTest, EightBitFloatsNeedTheirInstruction) {
+  const Product product{.left = DType::kF8E4M3, .right = DType::kF8E5M2};
+  EXPECT_EQ(family_of(product, "RTX 4090"), kMatmul);
+  EXPECT_NE(family_of(product, "A100"), kMatmul);
+  const auto plan = planned(product, "A100");
+  ASSERT_TRUE(plan);
+  const auto decision = std::ranges::find(plan->decisions, "element by element", &Decision::chosen);
+  ASSERT_NE(decision, plan->decisions.end());
+  EXPECT_THAT(decision->because, HasSubstr("no matrix instruction for the operands' type"));
+}
+
+TEST(MatmulTest, RefusalsNameTheRule) {
+  EXPECT_EQ(refusal_of({}), "taken");
+  EXPECT_THAT(refusal_of({.left = DType::kF32, .right = DType::kF32}),
+              HasSubstr("matrix instructions multiply elements of 16 and 8 bits"));
+  EXPECT_THAT(refusal_of({.fn = ContractFn::kMax}), HasSubstr("sums of products alone"));
+  EXPECT_THAT(refusal_of({.equation = "k,k->"}), HasSubstr("has no columns"));
+  EXPECT_THAT(refusal_of({.sizes = {{'m', 1}, {'n', 2}, {'k', int64_t{1} << 36}}}),
+              HasSubstr("the contracted axis is longer than a kernel counts"));
+  EXPECT_THAT(text_of(*refuse_matmul(facts_of(parse_fusion(R"(fusion @copy {
+  %v0 x : f32[8] = input
+  %v1 y : f32[8] = neg %v0
+  return %v1
+})")
+                                                  .value()))),
+              HasSubstr("the segment contracts nothing"));
+}
+
+// What follows the contraction joins its kernel; a second contraction has a kernel of its own.
+TEST(MatmulTest, EpiloguesJoinAndContractionsDoNot) {
+  const auto chain = parse_fusion(R"(fusion @chain extents(rows) {
+  %v0 x : bf16[rows, 256] = input
+  %v1 w : bf16[1024, 256] = input
+  %v2 u : bf16[256, 1024] = input
+  %v3 : f32[rows, 1024] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
+  %v4 : f32[rows, 1024] = tanh %v3
+  %v5 hidden : bf16[rows, 1024] = cast %v4
+  %v6 y : f32[rows, 256] = contract.sum %v5, %v2 left(0, 2) right(1, 2) over(2)
+  return %v6
+})");
+  EXPECT_THAT(plan(*chain, {{"rows", 8192}}, *find_device("H100")),
+              KernelsAre(Kernel("matmul", Writes("hidden")),
+                         Kernel("matmul", Reads("hidden"), Writes("y"))));
+}
+
+TEST(MatmulTest, APinnedFamilyThatDoesNotContractRulesItOut) {
+  const auto plan = planned({.sizes = {{'m', 64}, {'n', 32}, {'k', 16}}}, "H100",
+                            {.pin = {.family = std::string(kColumn)}});
+  ASSERT_TRUE(plan) << plan.error().text();
+  EXPECT_EQ(plan->kernels.front().chosen().schedule.family, kColumn);
+}
+
+TEST(MatmulTest, TheWayOfContractingMayBeGiven) {
+  const Product small{.sizes = {{'m', 8}, {'n', 24}, {'k', 16}}};
+  const auto family = [&](const Product& product, Contracting contracting) {
+    const auto plan = planned(product, "H100", {.contracting = contracting});
+    return plan ? plan->kernels.front().chosen().schedule.family : plan.error().text();
+  };
+  EXPECT_NE(family(small, Contracting::kFaster), kMatmul);
+  EXPECT_EQ(family(small, Contracting::kKernels), kMatmul);
+  EXPECT_EQ(family({}, Contracting::kFaster), kMatmul);
+  EXPECT_NE(family({}, Contracting::kElements), kMatmul);
+}
+
+TEST(MatmulTest, LargeTilesForLargeProductsAndSmallOnesForFew) {
+  const auto tile = [](int64_t m, int64_t n, int64_t k) {
+    const auto plan = planned({.sizes = {{'m', m}, {'n', n}, {'k', k}}});
+    return plan->kernels.front().chosen().schedule;
+  };
+  EXPECT_GE(tile(8192, 4096, 4096).tile_rows(), 128);
+  EXPECT_EQ(tile(16, 14336, 4096).tile_rows(), 16);
+  EXPECT_LE(tile(256, 256, 256).tile_rows() * tile(256, 256, 256).tile_columns(), 64 * 64);
+}
+
+TEST(MatmulTest, ALargerDeviceIsNotSlower) {
+  DeviceLimits limits = *find_device("H100");
+  const Fusion fusion = fusion_of({});
+  const double before = plan(fusion, {}, limits)->predicted_us();
+  for (double DeviceLimits::*rate :
+       {&DeviceLimits::matrix_products_per_clock, &DeviceLimits::memory_bytes_per_us,
+        &DeviceLimits::clock_mhz}) {
+    DeviceLimits faster = limits;
+    faster.*rate *= 2.0;
+    EXPECT_LE(plan(fusion, {}, faster)->predicted_us(), before);
+  }
+}
+
+TEST(MatmulTest, PinnedTilesAreRefusedWithNumbers) {
+  const auto refused = [](const MatmulParameters& parameters, int64_t threads) {
+    Schedule schedule{.family = std::string(kMatmul),
+                      .parameters = parameters,
+                      .threads_per_row = threads,
+                      .vector_width = 2};
+    const auto plan = planned({}, "H100", {.pin = {.schedule = schedule}});
+    return plan ? "planned" : plan.error().text();
+  };
+  const MatmulParameters good{.tile_rows = 128,
+                              .tile_columns = 128,
+                              .tile_depth = 32,
+                              .row_warps = 2,
+                              .pipeline_stages = 3};
+  EXPECT_EQ(refused(good, 128), "planned");
+  MatmulParameters changed = good;
+  changed.pipeline_stages = 16;
+  EXPECT_THAT(refused(changed, 128), HasSubstr("more shared memory than the device offers"));
+  changed = good;
+  changed.tile_rows = changed.tile_columns = 256;
+  changed.row_warps = 1;
+  EXPECT_THAT(refused(changed, 32), HasSubstr("a thread's fragments exceed its registers"));
+  changed = good;
+  changed.row_warps = 3;
+  EXPECT_THAT(refused(changed, 128), HasSubstr("does not split evenly over its warps"));
+  changed = good;
+  changed.tile_depth = 8;
+  EXPECT_THAT(refused(changed, 128), HasSubstr("two chunks at least"));
+  EXPECT_THAT(refused(good, 100), HasSubstr("whole warps"));
+}
+
+TEST(MatmulTest, OperandsAreCopiedAlongTheAxisThatIsContiguous) {
+  const auto copies = [](const Product& product) {
+    const SegmentFacts facts = facts_of(fusion_of(product));
+    return std::pair(program::operand_copy(facts, true), program::operand_copy(facts, false));
+  };
+  const OperandCopy along_k{.contracted_is_inner = true, .kind = CopyKind::kAsync, .width = 8};
+  const OperandCopy across{.contracted_is_inner = false, .kind = CopyKind::kAsync, .width = 8};
+  const OperandCopy plain{.contracted_is_inner = true, .kind = CopyKind::kPlain, .width = 1};
+  EXPECT_EQ(copies({}), std::pair(along_k, across));
+  EXPECT_EQ(copies({.equation = "mk,nk->mn"}), std::pair(along_k, along_k));
+  EXPECT_EQ(copies({.equation = "km,kn->mn"}), std::pair(across, across));
+  EXPECT_EQ(copies({.equation = "bkm,bnk->bmn"}), std::pair(across, along_k));
+  // The columns of a transposed result are those of the left operand.
+  EXPECT_EQ(copies({.equation = "mk,nk->nm"}), std::pair(along_k, along_k));
+  OperandCopy narrow = along_k;
+  narrow.width = 2;
+  EXPECT_EQ(copies({.equation = "mk,nk->mn", .sizes = {{'m', 8}, {'n', 8}, {'k', 34}}}),
+            std::pair(narrow, narrow));
+  EXPECT_EQ(copies({.equation = "mk,nk->mn", .sizes = {{'m', 8}, {'n', 8}, {'k', 33}}}),
+            std::pair(plain, plain));
+  // Matrix loads do not transpose bytes.
+  EXPECT_EQ(copies({.left = DType::kI8, .right = DType::kI8}).second, plain);
+}
+
+}  // namespace sinter::matmul_test

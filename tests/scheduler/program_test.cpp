@@ -1,0 +1,160 @@
+// The program of a matmul schedule as text, its walks against counts by hand, and every rule that
+// it may break.
+
+#include "scheduler/program/program.h"
+
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "fusion_ir/parser.h"
+#include "scheduler/families/matmul.h"
+#include "scheduler/program/program_walks.h"
+#include "scheduler/program/shared_layout.h"
+#include "tests/scheduler/facts_of.h"
+
+namespace sinter::program_test {
+
+using program::Program;
+using ::testing::HasSubstr;
+
+/// y[1000, 520] = x[1000, 200] w[520, 200] transposed.
+SegmentFacts linear_facts() {
+  return facts_of(parse_fusion(R"(fusion @linear extents(rows) {
+  %v0 x : bf16[rows, 200] = input
+  %v1 w : bf16[520, 200] = input
+  %v2 y : f32[rows, 520] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
+  return %v2
+})")
+                      .value(),
+                  {{"rows", 1000}});
+}
+
+Schedule schedule_of(const MatmulParameters& parameters, int64_t threads) {
+  return {
+      .family = "matmul", .parameters = parameters, .threads_per_row = threads, .vector_width = 2};
+}
+
+Program linear_program() {
+  return matmul_program(linear_facts(), schedule_of({.tile_rows = 128,
+                                                     .tile_columns = 64,
+                                                     .tile_depth = 32,
+                                                     .row_warps = 2,
+                                                     .pipeline_stages = 4},
+                                                    128));
+}
+
+TEST(ProgramTest, TextNamesLoopsTilesAndSteps) {
+  EXPECT_EQ(print(linear_program()), R"(program linear threads 128 {
+  axis batch 1
+  axis m 1000 launched
+  axis n 520
+  axis k 200
+  tile %left : bf16 shared [m 128, k 32] stages 4
+  tile %right : bf16 shared [n 64, k 32] stages 4
+  tile %sum : f32 fragment [m 64, n 32]
+  for block batch by 1, m by 128, n by 64 group 8 {
+    pipeline k by 32 stages 4 {
+      copy async %left = rows width 8
+      copy async %right = columns width 8
+    } do {
+      for warp m by 64, n by 32 {
+        contract sum %sum += %left * %right
+      }
+    }
+    for warp m by 64, n by 32 {
+      region %v2 = %sum width 2
+    }
+  }
+}
+)");
+}
+
+TEST(ProgramTest, WalksCountBlocksBytesAndInstructions) {
+  const Program program = linear_program();
+  EXPECT_EQ(block_count(program), 8 * 9);
+  EXPECT_EQ(shared_bytes(program), 4 * (128 + 64) * 32 * 2);
+  // 64 x 32 sums of 32 lanes; operands of one step, and of half of the two steps of a stage.
+  EXPECT_EQ(fragment_words(program), 64 * 32 / 32 + 2 * (4 * 4 + 4 * 2));
+  // 128 threads copy 512 and 256 accesses of eight elements.
+  EXPECT_EQ(copy_words(program), 3 * (4 + 2));
+  const program::Traffic traffic = program::traffic(program);
+  constexpr double kStages = 7;  // 200 elements, 32 at a time.
+  EXPECT_EQ(traffic.copied_bytes, 72 * kStages * (128 + 64) * 32 * 2);
+  EXPECT_EQ(traffic.copied_accesses, 72 * kStages * (128 + 64) * 32 / 8);
+  EXPECT_EQ(traffic.products, 72 * kStages * 128 * 64 * 32);
+  EXPECT_EQ(traffic.matrix_instructions, traffic.products / (16 * 8 * 16));
+  EXPECT_EQ(traffic.shared_read_bytes, 72 * kStages * 4 * (64 + 32) * 32 * 2);
+  EXPECT_EQ(traffic.outstanding_bytes, 3 * (128 + 64) * 32 * 2);
+}
+
+TEST(ProgramTest, AnEmptyContractedAxisCopiesNothing) {
+  Program program = linear_program();
+  program.axes[program::AxisId{3}].extent = 0;
+  EXPECT_EQ(traffic(program).products, 0.0);
+  EXPECT_EQ(traffic(program).copied_bytes, 0.0);
+  EXPECT_EQ(block_count(program), 72);
+}
+
+TEST(ProgramTest, EveryRuleNamesItsNumbers) {
+  const auto broken = [](const std::function<void(Program&)>& change) {
+    Program program = linear_program();
+    change(program);
+    const auto rejection = check(program, "matmul");
+    return rejection ? text_of(*rejection) : "";
+  };
+  const auto tile = [](Program& program, uint32_t index) -> program::Tile& {
+    return program.tiles[program::TileId{index}];
+  };
+  EXPECT_EQ(broken([](Program&) {}), "");
+  EXPECT_THAT(broken([&](Program& p) { tile(p, 0).rows.extent = 0; }),
+              HasSubstr("a tile has no elements (value 0, limit 1 elements"));
+  EXPECT_THAT(broken([&](Program& p) { tile(p, 0).columns.extent = 48; }),
+              HasSubstr("a power of two of bytes, two chunks at least (value 96, limit 32 bytes"));
+  EXPECT_THAT(broken([&](Program& p) { tile(p, 2).rows.extent = 24; }),
+              HasSubstr("a warp's rows are not whole matrix instructions (value 24, limit 16"));
+  EXPECT_THAT(
+      broken([&](Program& p) { tile(p, 2).columns.extent = 24; }),
+      HasSubstr("a warp's columns are not pairs of matrix instructions (value 24, limit 16"));
+  EXPECT_THAT(broken([&](Program& p) { tile(p, 1).type = DType::kF8E4M3; }),
+              HasSubstr("operands of a matrix instruction have elements of one size"));
+  EXPECT_THAT(broken([&](Program& p) { p.threads = 256; }),
+              HasSubstr("warps and parts of a tile differ in number (value 128, limit 256"));
+  for (program::StepId id : linear_program().steps.ids()) {
+    const auto change = [&](Program& p) {
+      program::Step& step = p.steps[id];
+      if (auto* pipeline = std::get_if<program::Pipeline>(&step)) pipeline->stages = 1;
+      if (auto* copy = std::get_if<program::Copy>(&step)) copy->width = 16;
+      if (auto* region = std::get_if<program::Region>(&step)) region->width = 4;
+      if (auto* nest = std::get_if<program::Nest>(&step);
+          nest != nullptr && nest->binding == program::Binding::kWarp)
+        nest->loops[0].step = 48;
+    };
+    const bool may_break = !std::holds_alternative<program::Contract>(linear_program().steps[id]) &&
+                           id != linear_program().body.front();
+    EXPECT_EQ(broken(change).empty(), !may_break) << id.index;
+  }
+}
+
+// Eight rows that begin at a multiple of eight, read at one chunk, lie in eight places of a line of
+// 128 bytes, and no two chunks of a row share a place.
+TEST(ProgramTest, RowsOfAMatrixLieInDifferentBanks) {
+  for (const int64_t chunks : {2, 4, 8, 16}) {
+    const program::SharedLayout layout{.chunks = chunks};
+    for (int64_t first = 0; first < 64; first += 8) {
+      for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+        std::set<int64_t> places;
+        for (int64_t row = first; row < first + 8; ++row)
+          places.insert((row * chunks + layout.place_of(row, chunk)) % 8);
+        EXPECT_EQ(places.size(), 8U) << chunks << " " << first << " " << chunk;
+      }
+      std::set<int64_t> of_row;
+      for (int64_t chunk = 0; chunk < chunks; ++chunk)
+        of_row.insert(layout.place_of(first + 3, chunk));
+      EXPECT_EQ(std::ssize(of_row), chunks);
+      EXPECT_LT(*of_row.rbegin(), chunks);
+    }
+  }
+}
+
+}  // namespace sinter::program_test
