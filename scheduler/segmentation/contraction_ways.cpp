@@ -156,7 +156,7 @@ class WaysOfGraph {
   std::map<uint64_t, Ways> known_;  ///< By structure.
 };
 
-Decision decision_of(const Fusion& fusion, const Op& op, const Ways& ways) {
+Decision decision_of(const Fusion& fusion, const Op& op, const Ways& ways, bool contracts) {
   const std::vector<int64_t> sizes = sizes_of(fusion, op);
   // Ids change where the graph is expanded and simplified; names stay.
   const std::string& name = fusion.values[op.results.front()].name;
@@ -165,7 +165,7 @@ Decision decision_of(const Fusion& fusion, const Op& op, const Ways& ways) {
   Decision out{.question = fmt::format("how is the {} of {}{} computed", text_of(op.kind),
                                        fmt::join(sizes, " x "),
                                        name.empty() ? "" : fmt::format(" to '{}'", name)),
-               .chosen = ways.contracts() ? kContracted : kExpanded};
+               .chosen = contracts ? kContracted : kExpanded};
   const auto add = [&](const char* what, double us) {
     out.candidates.push_back(
         {.what = what, .predicted = {.total_us = us}, .legal = true, .because = ""});
@@ -184,6 +184,19 @@ Decision decision_of(const Fusion& fusion, const Op& op, const Ways& ways) {
         ways.contracted_us, *ways.expanded_us);
   }
   return out;
+}
+
+/// Whether the plan that is followed contracts this one of a graph's contractions by a kernel; no
+/// value if that is not known: it has some of them, and none by this name.
+std::optional<bool> contracts_in(const Fusion& model, const Fusion& fusion, const Op& op) {
+  const auto in_model = std::ranges::count_if(model.ops, is_contraction);
+  if (in_model == 0 || in_model == std::ranges::count_if(fusion.ops, is_contraction))
+    return in_model > 0;
+  const std::string& name = fusion.values[op.results.front()].name;
+  if (name.empty()) return std::nullopt;
+  return std::ranges::any_of(model.ops, [&](const Op& other) {
+    return is_contraction(other) && model.values[other.results.front()].name == name;
+  });
 }
 
 }  // namespace
@@ -208,8 +221,13 @@ Result<ContractionWays> choose_contraction_ways(Fusion fusion, const DeviceLimit
     const Op& op = out.fusion.ops[id];
     if (!is_contraction(op)) continue;
     const Ways& ways = ways_of.of(id);
-    out.decisions.push_back(decision_of(out.fusion, op, ways));
-    if (!ways.contracts()) expanded_ops.insert(id);
+    bool contracts = ways.contracts();
+    if (options.like)
+      contracts =
+          !ways.refusal && contracts_in(options.like->fusion, out.fusion, op).value_or(contracts);
+    out.decisions.push_back(decision_of(out.fusion, op, ways, contracts));
+    if (options.like) out.decisions.back().because = "the plan that is followed does it so";
+    if (!contracts) expanded_ops.insert(id);
   }
   out.expands = !expanded_ops.empty();
   if (!out.expands) {

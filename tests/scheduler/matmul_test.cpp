@@ -127,6 +127,28 @@ TEST(MatmulTest, TheWayOfContractingMayBeGiven) {
   EXPECT_NE(family({}, Contracting::kElements), kMatmul);
 }
 
+// A plan for a range of sizes follows one plan, also to sizes where the other way is faster.
+TEST(MatmulTest, PlansThatFollowAnotherContractAsItDoes) {
+  const auto linear = parse_fusion(R"(fusion @linear extents(M, K, N) {
+  %v0 x : bf16[M, K] = input
+  %v1 w : bf16[N, K] = input
+  %v2 y : f32[M, N] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
+  return %v2
+})");
+  const ExtentValues small = {{"M", 4}, {"K", 64}, {"N", 64}};
+  const ExtentValues large = {{"M", 4096}, {"K", 512}, {"N", 512}};
+  const DeviceLimits h100 = *find_device("H100");
+  for (const auto& [at, other] : {std::pair(small, large), {large, small}}) {
+    const auto model = plan(*linear, at, h100);
+    ASSERT_TRUE(model);
+    const auto followed =
+        plan(*linear, other, h100, {.like = std::make_shared<const Plan>(*model)});
+    ASSERT_TRUE(followed) << followed.error().text();
+    EXPECT_EQ(followed->kernels.front().chosen().schedule.family,
+              model->kernels.front().chosen().schedule.family);
+  }
+}
+
 TEST(MatmulTest, LargeTilesForLargeProductsAndSmallOnesForFew) {
   const auto tile = [](int64_t m, int64_t n, int64_t k) {
     const auto plan = planned({.sizes = {{'m', m}, {'n', n}, {'k', k}}});
