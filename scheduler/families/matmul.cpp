@@ -209,6 +209,14 @@ std::optional<Rejection> refuse_matmul(const SegmentFacts& facts) {
     return refused("the result of the contraction has no columns", 1, 2, "columns",
                    contraction.value, "none needed: it is computed as a reduction of rows");
   }
+  for (size_t i = 0; i < facts.fusion.outputs.size(); ++i) {
+    const Dependence covered = facts.space.output_coverage[i];
+    if (covered.columns && (covered.rows || facts.space.row_dimensions == 0)) continue;
+    if (facts.is_empty(facts.fusion.outputs[i])) continue;
+    return refused("an output has fewer axes than the contraction", 0, 1, "axes",
+                   facts.fusion.outputs[i],
+                   "none needed where the graph may be cut: another kernel stores it");
+  }
   return std::nullopt;
 }
 

@@ -17,7 +17,8 @@ namespace sinter {
 // at a time.
 //
 // It refuses: segments without a contraction; other combiners than the sum of products; f32, f64
-// and 32-bit operands; operands of different sizes; results without columns.
+// and 32-bit operands; operands of different sizes; results without columns; further outputs of
+// fewer axes than the result.
 
 /// Why no schedule of the family can run a segment on any device.
 std::optional<Rejection> refuse_matmul(const SegmentFacts& facts);

@@ -82,6 +82,26 @@ TEST(MatmulTest, RefusalsNameTheRule) {
   EXPECT_THAT(refusal_of({.equation = "k,k->"}), HasSubstr("has no columns"));
   EXPECT_THAT(refusal_of({.sizes = {{'m', 1}, {'n', 2}, {'k', int64_t{1} << 36}}}),
               HasSubstr("the contracted axis is longer than a kernel counts"));
+  for (const char* shape : {"f32", "f32[24]", "f32[8]"}) {
+    const Fusion beside = parse_fusion(fmt::format(R"(fusion @beside {{
+  %v0 x : bf16[8, 16] = input
+  %v1 w : bf16[24, 16] = input
+  %v2 s : {0} = input
+  %v3 y : f32[8, 24] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
+  %v4 : {0} = exp %v2
+  %v5 : f32[8, 24] = broadcast %v4 axes({1})
+  %v6 : f32[8, 24] = mul %v3, %v5
+  return %v6, %v4
+}})",
+                                                   shape,
+                                                   std::string_view(shape) == "f32"      ? ""
+                                                   : std::string_view(shape) == "f32[8]" ? "0"
+                                                                                         : "1"))
+                              .value();
+    EXPECT_THAT(text_of(*refuse_matmul(facts_of(beside))),
+                HasSubstr("an output has fewer axes than the contraction"))
+        << shape;
+  }
   EXPECT_THAT(text_of(*refuse_matmul(facts_of(parse_fusion(R"(fusion @copy {
   %v0 x : f32[8] = input
   %v1 y : f32[8] = neg %v0
