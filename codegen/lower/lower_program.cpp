@@ -123,15 +123,15 @@ class ProgramLowering {
     if (nest.loops.size() > 2) {
       const ExprId tiles = builder_.mul(row_count, column_count);
       outer = scope_.named("outer", builder_.div(tile, tiles));
-      tile = scope_.named("tile", builder_.sub(tile, builder_.mul(outer, tiles)));
+      tile = scope_.named("tile", builder_.rem(tile, tiles));
     }
     // The outermost loop takes what is left.
     for (size_t i = nest.loops.size() - 2; i-- > 0;) {
       ExprId iteration = outer;
       if (i > 0) {
         const ExprId count = count_of(nest.loops[i]);
+        iteration = builder_.rem(outer, count);
         outer = builder_.div(outer, count);
-        iteration = builder_.sub(iteration, builder_.mul(outer, count));
       }
       begin(nest.loops[i], iteration);
     }
@@ -140,10 +140,9 @@ class ProgramLowering {
     const ExprId first = builder_.mul(group, scope_.i64(nest.group));
     const ExprId group_rows = scope_.named(
         "group_rows", builder_.min(builder_.sub(row_count, first), scope_.i64(nest.group)));
-    const ExprId in_group =
-        scope_.named("in_group", builder_.sub(tile, builder_.mul(group, group_tiles)));
+    const ExprId in_group = scope_.named("in_group", builder_.rem(tile, group_tiles));
     const ExprId column = scope_.named("column_tile", builder_.div(in_group, group_rows));
-    begin(rows, builder_.add(first, builder_.sub(in_group, builder_.mul(column, group_rows))));
+    begin(rows, builder_.add(first, builder_.rem(in_group, group_rows)));
     begin(columns, column);
   }
 
