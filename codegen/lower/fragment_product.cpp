@@ -1,7 +1,5 @@
 #include "codegen/lower/fragment_product.h"
 
-#include "scheduler/program/shared_layout.h"
-
 namespace sinter {
 
 using kir::ExprId;
@@ -15,8 +13,12 @@ constexpr int64_t kMatrices = 4;
 
 }  // namespace
 
-int64_t row_instructions(const program::Tile& fragment) { return fragment.rows.extent / 16; }
-int64_t column_instructions(const program::Tile& fragment) { return fragment.columns.extent / 8; }
+int64_t row_instructions(const program::Tile& fragment) {
+  return fragment.rows.extent / program::MatrixShape{}.m;
+}
+int64_t column_instructions(const program::Tile& fragment) {
+  return fragment.columns.extent / program::MatrixShape{}.n;
+}
 
 FragmentProduct::FragmentProduct(const ProgramScope& scope, const program::Contract& contract)
     : scope_(scope),
@@ -50,12 +52,10 @@ void FragmentProduct::load(const Operand& operand, ExprId stage, ExprId k, ExprI
   const ExprId k_half = operand.is_left ? high : low;
   const ExprId own_begin =
       builder_.add(operand.begin, builder_.mul(number, scope_.i32(2 * kMatrix)));
-  const int64_t chunk_elements = program::kChunkBytes / bytes_of(operand.tile.type);
+  const int64_t of_chunk = chunk_elements(operand.tile);
   ExprId row;
   ExprId chunk;
-  const auto chunk_of = [&](ExprId element) {
-    return builder_.div(element, scope_.i32(chunk_elements));
-  };
+  const auto chunk_of = [&](ExprId element) { return builder_.div(element, scope_.i32(of_chunk)); };
   if (operand.is_transposed) {
     const ExprId k_begin = builder_.mul(k, scope_.i32(shape_.k));
     row = builder_.add(k_begin, builder_.add(builder_.mul(k_half, scope_.i32(kMatrix)), in_matrix));
@@ -65,12 +65,9 @@ void FragmentProduct::load(const Operand& operand, ExprId stage, ExprId k, ExprI
                        builder_.add(builder_.mul(own_half, scope_.i32(kMatrix)), in_matrix));
     chunk = builder_.add(builder_.mul(k, scope_.i32(2)), k_half);  // k has 32 bytes.
   }
-  const program::SharedLayout layout{.chunks = operand.tile.columns.extent / chunk_elements};
   // All rows of a matrix begin at a multiple of eight, and the swizzle repeats after eight rows.
-  const ExprId turn = scope_.remainder(builder_.div(in_matrix, scope_.i32(layout.rows_per_line())),
-                                       layout.period());
-  const ExprId place =
-      builder_.mul(builder_.apply(PointwiseFn::kXor, {chunk, turn}), scope_.i32(chunk_elements));
+  const ExprId place = builder_.mul(scope_.swizzled(layout_of(operand.tile), in_matrix, chunk),
+                                    scope_.i32(of_chunk));
   const ExprId index =
       builder_.add(builder_.add(builder_.mul(stage, scope_.i32(elements_of(operand.tile))),
                                 builder_.mul(row, scope_.i32(operand.tile.columns.extent))),

@@ -13,8 +13,8 @@ namespace {
 
 // What a lane holds of one instruction (PTX ISA, "mma", accumulators): pairs of adjacent columns of
 // rows lane / 4 and lane / 4 + 8.
-constexpr int64_t kInstructionRows = 16;
-constexpr int64_t kInstructionColumns = 8;
+constexpr int64_t kInstructionRows = program::MatrixShape{}.m;
+constexpr int64_t kInstructionColumns = program::MatrixShape{}.n;
 constexpr int64_t kLanesOfRow = 4;
 constexpr int64_t kPair = 2;
 

@@ -1,7 +1,6 @@
 #include "codegen/lower/operand_copies.h"
 
 #include "fusion_ir/integers.h"
-#include "scheduler/program/shared_layout.h"
 
 namespace sinter {
 
@@ -42,15 +41,11 @@ OperandCopies::Access OperandCopies::access(ExprId number) {
   const ExprId row = builder_.div(number, scope_.i32(in_row));
   const ExprId column = builder_.mul(scope_.remainder(number, in_row), scope_.i32(copy_.width));
   // Where the swizzle of the tile puts the access.
-  const int64_t chunk_elements = program::kChunkBytes / bytes_of(tile_.type);
-  const program::SharedLayout layout{.chunks = tile_.columns.extent / chunk_elements};
-  const ExprId chunk = builder_.div(column, scope_.i32(chunk_elements));
-  const ExprId turned = builder_.apply(
-      PointwiseFn::kXor,
-      {chunk,
-       scope_.remainder(builder_.div(row, scope_.i32(layout.rows_per_line())), layout.period())});
-  const ExprId place = builder_.add(builder_.mul(turned, scope_.i32(chunk_elements)),
-                                    scope_.remainder(column, chunk_elements));
+  const int64_t of_chunk = chunk_elements(tile_);
+  const ExprId chunk = builder_.div(column, scope_.i32(of_chunk));
+  const ExprId turned = scope_.swizzled(layout_of(tile_), row, chunk);
+  const ExprId place =
+      builder_.add(builder_.mul(turned, scope_.i32(of_chunk)), scope_.remainder(column, of_chunk));
   const ExprId target = builder_.add(builder_.mul(row, scope_.i32(tile_.columns.extent)), place);
 
   // Beyond the end of its own axis, the last elements are copied again; no result depends on them.

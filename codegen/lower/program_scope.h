@@ -6,6 +6,7 @@
 #include "codegen/kernel/kernel_builder.h"
 #include "scheduler/analysis/segment_facts.h"
 #include "scheduler/program/program.h"
+#include "scheduler/program/shared_layout.h"
 
 namespace sinter {
 
@@ -39,7 +40,22 @@ struct ProgramScope {
   [[nodiscard]] kir::ExprId remainder(kir::ExprId x, int64_t by) const {
     return builder.rem(x, builder.integer(by, builder.type_of(x)));
   }
+  /// Where the swizzle puts a chunk (i32) of a row (i32) of a tile, or of one that begins eight
+  /// rows apart from it.
+  [[nodiscard]] kir::ExprId swizzled(const program::SharedLayout& layout, kir::ExprId row,
+                                     kir::ExprId chunk) const {
+    const kir::ExprId line = builder.div(row, i32(layout.rows_per_line()));
+    return builder.apply(PointwiseFn::kXor, {chunk, remainder(line, layout.period())});
+  }
 };
+
+/// Elements of a 16-byte chunk of a tile, and how its chunks lie in shared memory.
+inline int64_t chunk_elements(const program::Tile& tile) {
+  return program::kChunkBytes / bytes_of(tile.type);
+}
+inline program::SharedLayout layout_of(const program::Tile& tile) {
+  return {.chunks = tile.columns.extent / chunk_elements(tile)};
+}
 
 /// Elements of a tile.
 inline int64_t elements_of(const program::Tile& tile) {

@@ -21,8 +21,8 @@ constexpr std::string_view kName = kMatmul;
 
 /// Registers of a thread beside fragments and addresses of copies: addresses of matrix loads, loop
 /// counters, and the coordinates of the epilogue. Source: reports of ptxas 13.0 for the schedules
-/// of benchmarks/results/h100_2026-11-28_matmul.json; MatmulTest.RegistersAreEstimated bounds the
-/// error.
+/// of benchmarks/results/h100_2026-11-28_matmul.json; MatmulNvrtc.RegistersAreEstimated bounds
+/// the error.
 constexpr int64_t kBaseRegisters = 12;
 
 // Constants of the prediction. Source: the least squares of 100 schedules of five products on an
@@ -98,6 +98,13 @@ bool has_matrix_instruction(DType type) {
 
 bool is_f8(DType type) { return type == DType::kF8E4M3 || type == DType::kF8E5M2; }
 
+/// True if an operand of the contraction is f8.
+bool has_f8(const SegmentFacts& facts) {
+  const ContractedSpace& contraction = *facts.space.contraction;
+  return is_f8(facts.fusion.values[contraction.rows.value].type) ||
+         is_f8(facts.fusion.values[contraction.columns.value].type);
+}
+
 /// Loads of the segment's other tensors and stores, per element of the result.
 struct Epilogue {
   double read_bytes = 0.0;
@@ -152,31 +159,26 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
   if (schedule.min_blocks_per_sm < 1 || schedule.min_blocks_per_sm > most_blocks)
     return broken("more blocks per multiprocessor are promised than its threads allow, or none",
                   schedule.min_blocks_per_sm, most_blocks, "blocks", "promise fewer blocks");
-  return program::check(matmul_program(facts, schedule), kName);
+  return std::nullopt;
 }
 
 /// Products of matrix instructions per clock and SM.
 double matrix_rate(const SegmentFacts& facts, const DeviceLimits& limits) {
-  const ContractedSpace& contraction = *facts.space.contraction;
-  const bool has_f8 = is_f8(facts.fusion.values[contraction.rows.value].type) ||
-                      is_f8(facts.fusion.values[contraction.columns.value].type);
-  if (has_f8 && limits.compute_major == 9) return kF8Rate90 * limits.matrix_products_per_clock;
+  if (has_f8(facts) && limits.compute_major == 9)
+    return kF8Rate90 * limits.matrix_products_per_clock;
   constexpr double kBytesOfRate = 2.0;
   return limits.matrix_products_per_clock * kBytesOfRate /
-         static_cast<double>(contraction.rows.element_bytes);
+         static_cast<double>(facts.space.contraction->rows.element_bytes);
 }
 
 std::optional<Rejection> check_device(const SegmentFacts& facts, const DeviceLimits& limits) {
   const int capability = limits.compute_major * 10 + limits.compute_minor;
-  const ContractedSpace& contraction = *facts.space.contraction;
   constexpr int kLeastCapability = 80;  // PTX ISA, mma: .bf16 and m16n8k16 need sm_80.
   constexpr int kLeastF8 = 89;          // .e4m3 and .e5m2 need sm_89.
-  const bool has_f8 = is_f8(facts.fusion.values[contraction.rows.value].type) ||
-                      is_f8(facts.fusion.values[contraction.columns.value].type);
-  const int needed = has_f8 ? kLeastF8 : kLeastCapability;
+  const int needed = has_f8(facts) ? kLeastF8 : kLeastCapability;
   if (capability >= needed) return std::nullopt;
   return refused("the device has no matrix instruction for the operands' type", capability / 10.0,
-                 needed / 10.0, "compute capability", contraction.rows.value,
+                 needed / 10.0, "compute capability", facts.space.contraction->rows.value,
                  "none needed: the contraction is computed element by element");
 }
 
@@ -333,23 +335,24 @@ program::Program matmul_program(const SegmentFacts& facts, const Schedule& sched
   return ProgramBuilder(facts, schedule).run();
 }
 
-tl::expected<ResourceEstimate, Rejection> estimate_matmul(const SegmentFacts& facts,
-                                                          const Schedule& schedule,
-                                                          const DeviceLimits& limits) {
-  if (auto rejection = refuse_matmul(facts)) return tl::make_unexpected(*rejection);
-  if (auto rejection = check_device(facts, limits)) return tl::make_unexpected(*rejection);
-  if (auto rejection = check_schedule(facts, schedule, limits))
+namespace {
+
+/// `stage` is the only stage of a segment that the family takes.
+tl::expected<ResourceEstimate, Rejection> estimate_program(const SegmentFacts& facts,
+                                                           const Schedule& schedule,
+                                                           const program::Program& program,
+                                                           const Stage& stage,
+                                                           const DeviceLimits& limits) {
+  if (auto rejection = program::check(program, kName))
     return tl::make_unexpected(with_tensor(*rejection, facts, schedule));
-  const program::Program program = matmul_program(facts, schedule);
   ResourceEstimate estimate;
   estimate.threads = program.threads;
-  const StageList list = distribute(facts, {});
-  estimate.registers = kBaseRegisters + program::fragment_words(program) +
-                       program::copy_words(program) + list.stages[0].live_values;
   estimate.tile_registers = program::fragment_words(program);
-  if (const int64_t words = program::fragment_words(program); words > limits.registers_per_thread) {
+  estimate.registers =
+      kBaseRegisters + estimate.tile_registers + program::copy_words(program) + stage.live_values;
+  if (estimate.tile_registers > limits.registers_per_thread) {
     Rejection rejection =
-        rejected(schedule, "a thread's fragments exceed its registers", words,
+        rejected(schedule, "a thread's fragments exceed its registers", estimate.tile_registers,
                  limits.registers_per_thread, "registers", "use a smaller tile, or more warps");
     rejection.at = largest_tensor(facts, schedule);
     return tl::make_unexpected(std::move(rejection));
@@ -364,10 +367,10 @@ tl::expected<ResourceEstimate, Rejection> estimate_matmul(const SegmentFacts& fa
   return estimate;
 }
 
-Prediction predict_matmul(const SegmentFacts& facts, const Schedule& schedule,
-                          const ResourceEstimate& estimate, const DeviceLimits& limits) {
+Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
+                           const program::Program& program, const Stage& stage,
+                           const ResourceEstimate& estimate, const DeviceLimits& limits) {
   const CostConstants& constants = limits.cost;
-  const program::Program program = matmul_program(facts, schedule);
   const program::Traffic traffic = program::traffic(program);
   const auto sms = static_cast<double>(limits.sm_count);
   const auto blocks = static_cast<double>(estimate.blocks);
@@ -404,8 +407,7 @@ Prediction predict_matmul(const SegmentFacts& facts, const Schedule& schedule,
   constexpr double kInstructionsOfProduct = 2.0;  // With its share of the matrix loads.
   const double instructions =
       static_cast<double>(kWarp) * traffic.matrix_instructions * kInstructionsOfProduct +
-      traffic.copied_accesses * kInstructionsOfCopy +
-      elements * distribute(facts, {}).stages[0].issue_slots;
+      traffic.copied_accesses * kInstructionsOfCopy + elements * stage.issue_slots;
   out.issue_us = issue_time(instructions, limits, busy);
   const double throughput =
       std::max({out.matrix_us, out.memory_us, out.l2_us, out.shared_us, out.issue_us});
@@ -428,6 +430,25 @@ Prediction predict_matmul(const SegmentFacts& facts, const Schedule& schedule,
   return out;
 }
 
+}  // namespace
+
+tl::expected<ResourceEstimate, Rejection> estimate_matmul(const SegmentFacts& facts,
+                                                          const Schedule& schedule,
+                                                          const DeviceLimits& limits) {
+  if (auto rejection = refuse_matmul(facts)) return tl::make_unexpected(*rejection);
+  if (auto rejection = check_device(facts, limits)) return tl::make_unexpected(*rejection);
+  if (auto rejection = check_schedule(facts, schedule, limits))
+    return tl::make_unexpected(with_tensor(*rejection, facts, schedule));
+  return estimate_program(facts, schedule, matmul_program(facts, schedule),
+                          distribute(facts, {}).stages[0], limits);
+}
+
+Prediction predict_matmul(const SegmentFacts& facts, const Schedule& schedule,
+                          const ResourceEstimate& estimate, const DeviceLimits& limits) {
+  return predict_program(facts, schedule, matmul_program(facts, schedule),
+                         distribute(facts, {}).stages[0], estimate, limits);
+}
+
 Proposal propose_matmul(const SegmentFacts& facts, const DeviceLimits& limits) {
   Proposal proposal;
   if (auto rejection = refuse_matmul(facts)) {
@@ -444,6 +465,8 @@ Proposal propose_matmul(const SegmentFacts& facts, const DeviceLimits& limits) {
   for (size_t i = contraction.batch_dimensions; i < facts.space.row_dimensions; ++i)
     rows *= facts.space.dimensions[i].size;
   const int64_t width = facts.space.columns % 2 == 0 ? 2 : 1;
+  const StageList list = distribute(facts, {});
+  const Stage& stage = list.stages[0];
   std::optional<Rejection> nearest;
   for (const BlockTile& shape : kBlockTiles) {
     // A tile of twice the rows or columns computes as much for nothing.
@@ -464,13 +487,19 @@ Proposal propose_matmul(const SegmentFacts& facts, const DeviceLimits& limits) {
                           .vector_width = width,
                           .unroll = 1,
                           .min_blocks_per_sm = 1};
-        auto estimate = estimate_matmul(facts, schedule, limits);
+        if (auto rejection = check_schedule(facts, schedule, limits)) {
+          nearest = with_tensor(*rejection, facts, schedule);
+          continue;
+        }
+        const program::Program program = matmul_program(facts, schedule);
+        auto estimate = estimate_program(facts, schedule, program, stage, limits);
         if (!estimate) {
           nearest = estimate.error();
           continue;
         }
         if (estimate->registers > estimate->register_cap) continue;
-        const Prediction predicted = predict_matmul(facts, schedule, *estimate, limits);
+        const Prediction predicted =
+            predict_program(facts, schedule, program, stage, *estimate, limits);
         proposal.candidates.push_back({std::move(schedule), *estimate, predicted});
       }
     }
