@@ -4,7 +4,6 @@
 #include <iterator>
 #include <optional>
 
-#include "fusion_ir/passes/remove_dead_values.h"
 #include "fusion_ir/pipeline.h"
 #include "fusion_ir/verifier.h"
 #include "scheduler/analysis/contraction.h"
@@ -280,11 +279,6 @@ Result<Plan> plan_or_throw(const Fusion& fusion, const ExtentValues& extents,
   auto ways = choose_contraction_ways(std::move(out.fusion), limits, options);
   if (!ways) return fail(ways.error());
   out.fusion = std::move(ways->fusion);
-  if (options.simplify) {
-    out.fusion = simplify(out.fusion);
-  } else if (auto alive = remove_dead_values(out.fusion)) {
-    out.fusion = std::move(*alive);
-  }
   const bool is_free = options.pin == SchedulePin{} && options.cuts.empty() &&
                        options.joins.empty() && options.cutting == Cutting::kFaster;
   std::optional<Fusion> in_parts;

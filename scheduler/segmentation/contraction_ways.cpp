@@ -72,16 +72,12 @@ struct Ways {
 };
 
 /// The contraction by the best kernel of these families.
-void contract(Ways& ways, const FamilySet& families, Fusion alone, const DeviceLimits& limits) {
-  auto facts = analyse(std::move(alone));
-  if (!facts) {
-    ways.refusal = facts.error();
-    return;
-  }
+void contract(Ways& ways, const FamilySet& families, const SegmentFacts& alone,
+              const DeviceLimits& limits) {
   std::optional<double> best;
   std::optional<Rejection> first;
   for (const Family& family : families) {
-    const Proposal proposal = family.propose(*facts, limits);
+    const Proposal proposal = family.propose(alone, limits);
     for (const ProposedSchedule& candidate : proposal.candidates)
       best = std::min(best.value_or(candidate.predicted.total_us), candidate.predicted.total_us);
     if (!first && !proposal.rejections.empty()) first = proposal.rejections.front();
@@ -89,9 +85,7 @@ void contract(Ways& ways, const FamilySet& families, Fusion alone, const DeviceL
   if (best) {
     ways.contracted_us = *best;
   } else {
-    ways.refusal = first ? *first
-                         : rejected_at("families", "no family of the set contracts tensors", {},
-                                       "plan with builtin_families()");
+    ways.refusal = first.value_or(rejected_at("families", "no family offers a kernel", {}, ""));
   }
 }
 
@@ -112,16 +106,19 @@ double least_expanded(const SegmentFacts& contracted, const DeviceLimits& limits
 }
 
 /// The contraction element by element.
-void expand(Ways& ways, const Fusion& alone, const DeviceLimits& limits,
+void expand(Ways& ways, const SegmentFacts& alone, const DeviceLimits& limits,
             const PlanOptions& options) {
-  auto facts = analyse(simplify(*expand_contractions(alone)));
+  auto facts = analyse(simplify(*expand_contractions(alone.fusion)));
   if (!facts) return;
   const auto whole = schedule_segment(std::move(*facts), limits, {.families = options.families});
-  if (!whole) return;
-  const auto contracted = analyse(alone);
-  const double least_us =
-      contracted && contracted->space.contraction ? least_expanded(*contracted, limits) : 0.0;
-  ways.expanded_us = std::max(whole->predicted_us(), least_us);
+  if (whole) ways.expanded_us = std::max(whole->predicted_us(), least_expanded(alone, limits));
+}
+
+/// Why no family is asked for kernels that contract.
+std::string why_no_family(const PlanOptions& options) {
+  if (options.contracting == Contracting::kElements) return "the options ask for it";
+  return options.pin == SchedulePin{} ? "no family of the set contracts tensors"
+                                      : "no pinned family contracts tensors";
 }
 
 /// The ways of the contractions of a graph, by op.
@@ -139,13 +136,22 @@ class WaysOfGraph {
     const std::span<const NodeId> group(&node, 1);
     const auto [known, is_new] = known_.try_emplace(graph_.structure_of(group));
     if (!is_new) return known->second;
-    Fusion alone = graph_.extract_graph(group, WorkGraph::LeafViews::kOps);
+    Ways& ways = known->second;
+    if (families_.empty()) {
+      ways.refusal = rejected_at("families", why_no_family(options_), {}, "");
+      return ways;
+    }
+    const auto alone = analyse(graph_.extract_graph(group, WorkGraph::LeafViews::kOps));
+    if (!alone) {
+      ways.refusal = alone.error();
+      return ways;
+    }
+    contract(ways, families_, *alone, limits_);
     // A pin leaves no choice.
     const bool is_free =
         options_.pin == SchedulePin{} && options_.contracting == Contracting::kFaster;
-    if (is_free) expand(known->second, alone, limits_, options_);
-    contract(known->second, families_, std::move(alone), limits_);
-    return known->second;
+    if (is_free) expand(ways, *alone, limits_, options_);
+    return ways;
   }
 
  private:
@@ -199,17 +205,20 @@ std::optional<bool> contracts_in(const Fusion& model, const Fusion& fusion, cons
   });
 }
 
+/// The graph simplified, or without unused ops.
+Fusion tidied(Fusion fusion, const PlanOptions& options) {
+  if (options.simplify) return simplify(fusion);
+  auto alive = remove_dead_values(fusion);
+  return alive ? std::move(*alive) : std::move(fusion);
+}
+
 }  // namespace
 
 Result<ContractionWays> choose_contraction_ways(Fusion fusion, const DeviceLimits& limits,
                                                 const PlanOptions& options) {
+  fusion = tidied(std::move(fusion), options);
   if (std::ranges::none_of(fusion.ops, is_contraction))
     return ContractionWays{.fusion = std::move(fusion), .decisions = {}};
-  if (options.simplify) {
-    fusion = simplify(fusion);
-  } else if (auto alive = remove_dead_values(fusion)) {
-    fusion = std::move(*alive);
-  }
   ContractionWays out{.fusion = with_places_for_joins(fusion), .decisions = {}};
   for (const Op& op : out.fusion.ops) {
     if (!is_contraction(op)) continue;
@@ -234,7 +243,7 @@ Result<ContractionWays> choose_contraction_ways(Fusion fusion, const DeviceLimit
     out.fusion = std::move(fusion);
   } else if (auto expanded = expand_contractions(
                  out.fusion, [&](OpId id) { return expanded_ops.contains(id); })) {
-    out.fusion = std::move(*expanded);
+    out.fusion = tidied(std::move(*expanded), options);
   }
   return out;
 }

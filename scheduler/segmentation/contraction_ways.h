@@ -20,8 +20,8 @@ struct ContractionWays {
 /// element by element, by pointwise ops and a reduction. A family of the options must offer a
 /// kernel for the contraction alone that is predicted to be faster than the one of the reduction. A
 /// pinned family or schedule, and PlanOptions::contracting, rule out the other way. A plan that
-/// follows another one contracts as that does. Simplifies the graph if the options say so. Errors:
-/// Unsupported (a contraction of more than 2^60 pairs of elements).
+/// follows another one contracts as that does. Simplifies the graph if the options say so, or else
+/// removes unused ops. Errors: Unsupported (a contraction of more than 2^60 pairs of elements).
 Result<ContractionWays> choose_contraction_ways(Fusion fusion, const DeviceLimits& limits,
                                                 const PlanOptions& options);
 
