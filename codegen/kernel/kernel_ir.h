@@ -116,13 +116,10 @@ struct MapAxis {
 };
 /// How TensorCopy reads a global tensor: all that the CUDA driver API encodes in a CUtensorMap
 /// ("cuTensorMapEncodeTiled") but the address. A kernel takes its maps by value, one argument of
-/// kTensorMapBytes each, in the order of the table, behind all other arguments. The buffer is a
-/// pointer argument too, whether or not anything else uses it: pointers are those of all single
-/// tensors, and a launch takes the address in a map from there.
+/// 128 bytes each, in the order of the table, behind all other arguments. The buffer is a pointer
+/// argument too, whether or not anything else uses it: pointers are those of all single tensors,
+/// and a launch takes the address in a map from there.
 struct TensorMap {
-  static constexpr int64_t kMostAxes = 5;
-  static constexpr int64_t kMostBox = 256;
-
   std::string name;
   BufferId buffer;              ///< A single tensor, which is read.
   int64_t offset = 0;           ///< Elements from the start of the buffer to index 0 of all axes.
@@ -130,8 +127,6 @@ struct TensorMap {
   int64_t swizzle = 0;  ///< Bytes, see swizzled(). If not 0, a box has as many along axis 0.
   friend bool operator==(const TensorMap&, const TensorMap&) = default;
 };
-/// Size of a CUtensorMap, an array of 16 words of 8 bytes at a multiple of 64.
-inline constexpr int64_t kTensorMapBytes = 128;
 /// Elements of a box, which one TensorCopy moves.
 int64_t box_elements(const TensorMap& map);
 

@@ -5,16 +5,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "scheduler/analysis/cuda_units.h"
+
 namespace sinter {
 namespace {
 
 using namespace kir;  // NOLINT(google-build-using-namespace): this file is about nothing else
 
-/// Alignment of the address, the strides and the innermost box of a map (CUDA driver API,
-/// "cuTensorMapEncodeTiled").
-constexpr int64_t kMapUnit = 16;
-constexpr int64_t kMostSize = int64_t{1} << 32;
-constexpr int64_t kMostStrideBytes = (int64_t{1} << 40) - 1;
 /// Bytes that one phase of an mbarrier can count (PTX ISA, "mbarrier", tx-count).
 constexpr int64_t kMostBoxBytes = (1 << 20) - 1;
 
@@ -35,14 +32,14 @@ class MapProblems {
       report("{} of {}, which is aligned to {}, not {}", map_.name, buffer.name, buffer.alignment,
              kMapUnit);
     }
-    if (map_.offset < 0 || map_.offset > kMostStrideBytes ||
+    if (map_.offset < 0 || map_.offset > kMostMapStrideBytes ||
         map_.offset * element_bytes_ % kMapUnit != 0) {
       report("{} begins at element {} of {} bytes, at no multiple of {} bytes", map_.name,
              map_.offset, element_bytes_, kMapUnit);
     }
     const auto axes = std::ssize(map_.axes);
-    if (axes < 1 || axes > TensorMap::kMostAxes) {
-      report("{} has {} axes, not 1 to {}", map_.name, axes, TensorMap::kMostAxes);
+    if (axes < 1 || axes > kMostMapAxes) {
+      report("{} has {} axes, not 1 to {}", map_.name, axes, kMostMapAxes);
       return std::move(problems_);
     }
     for (size_t i = 0; i < map_.axes.size(); ++i) check_axis(i);
@@ -67,18 +64,20 @@ class MapProblems {
         report("axis {} of {} has the size {}, and {} at launch", number, map_.name, axis.size,
                axis.launched);
       }
-    } else if (axis.size < 1 || axis.size > kMostSize) {
-      report("axis {} of {} has {} elements, not 1 to {}", number, map_.name, axis.size, kMostSize);
+    } else if (axis.size < 1 || axis.size > kMostMapSize) {
+      report("axis {} of {} has {} elements, not 1 to {}", number, map_.name, axis.size,
+             kMostMapSize);
     }
-    if (axis.box < 1 || axis.box > TensorMap::kMostBox) {
+    if (axis.box < 1 || axis.box > kMostMapBox) {
       report("a box of {} has {} elements along axis {}, not 1 to {}", map_.name, axis.box, number,
-             TensorMap::kMostBox);
+             kMostMapBox);
     }
     if (number == 0) {
       if (axis.stride != 1) report("axis 0 of {} has the stride {}, not 1", map_.name, axis.stride);
       return;
     }
-    const bool is_in_range = axis.stride >= 1 && axis.stride <= kMostStrideBytes / element_bytes_;
+    const bool is_in_range =
+        axis.stride >= 1 && axis.stride <= kMostMapStrideBytes / element_bytes_;
     if (!is_in_range || axis.stride * element_bytes_ % kMapUnit != 0) {
       report("axis {} of {} has a stride of {} elements of {} bytes, not a multiple of {} bytes",
              number, map_.name, axis.stride, element_bytes_, kMapUnit);

@@ -29,4 +29,22 @@ inline constexpr int64_t kBytesPerMbarrier = 8;
 /// Programming Guide, "Function Parameters"), from CUDA 12.1 on; 4,096 before.
 inline constexpr int64_t kMostArgumentBytes = 32'764;
 
+/// Size of a CUtensorMap, an array of 16 words of 8 bytes at a multiple of 64.
+inline constexpr int64_t kTensorMapBytes = 128;
+
+// Limits of tensor maps (CUDA driver API, "cuTensorMapEncodeTiled").
+
+/// Alignment of the address, and factor of the strides and of the innermost box, in bytes.
+inline constexpr int64_t kMapUnit = 16;
+
+inline constexpr int64_t kMostMapAxes = 5;
+
+/// Most elements of a tensor along an axis.
+inline constexpr int64_t kMostMapSize = int64_t{1} << 32;
+
+inline constexpr int64_t kMostMapStrideBytes = (int64_t{1} << 40) - 1;
+
+/// Most elements of a box along an axis.
+inline constexpr int64_t kMostMapBox = 256;
+
 }  // namespace sinter
