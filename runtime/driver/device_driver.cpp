@@ -14,6 +14,8 @@ static_assert(offsetof(LaunchConfig, attributes) == 40);
 static_assert(offsetof(LaunchConfig, attribute_count) == 48);
 static_assert(sizeof(LaunchAttribute) == 72);
 static_assert(offsetof(LaunchAttribute, value) == 8);
+// cuTensorMapEncodeTiled writes it, and kernels take it by value.
+static_assert(sizeof(EncodedTensorMap) == 128 && alignof(EncodedTensorMap) == 64);
 
 std::string remedy_for(DriverStatus status) {
   switch (status) {

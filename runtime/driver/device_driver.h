@@ -117,6 +117,34 @@ struct LaunchConfig {
   uint32_t attribute_count = 0;
 };
 
+/// CUtensorMap: how a kernel copies boxes of a tensor. What the words mean is the driver's.
+struct alignas(64) EncodedTensorMap {
+  std::array<uint64_t, 16> words;
+};
+
+/// CUtensorMapDataType.
+enum class TensorMapType : int {
+  kU8 = 0,
+  kI32 = 3,
+  kI64 = 5,
+  kF16 = 6,
+  kF32 = 7,
+  kF64 = 8,
+  kBF16 = 9,
+};
+
+/// CUtensorMapInterleave.
+enum class TensorMapInterleave : int { kNone = 0 };
+
+/// CUtensorMapSwizzle, in bytes of a line.
+enum class TensorMapSwizzle : int { kNone = 0, k32 = 1, k64 = 2, k128 = 3 };
+
+/// CUtensorMapL2promotion: bytes that L2 fetches at once.
+enum class TensorMapPromotion : int { kNone = 0, k64 = 1, k128 = 2, k256 = 3 };
+
+/// CUtensorMapFloatOOBfill: what elements outside of the tensor become.
+enum class TensorMapFill : int { kZeros = 0 };
+
 /// Names each call of driver_calls.def.
 enum class DriverCall : uint8_t {
 #define SINTER_DRIVER_CALL(camel, snake, symbol, parameters, arguments) k##camel,
@@ -148,6 +176,9 @@ class DeviceDriver {
   [[nodiscard]] virtual DriverStatus snake parameters = 0;
 #include "runtime/driver_calls.def"
 #undef SINTER_DRIVER_CALL
+
+  /// Whether the driver has the call. One that it lacks answers kNotFound.
+  [[nodiscard]] virtual bool has(DriverCall call) const = 0;
 
   /// The driver's own name and sentence for a status: "CUDA_ERROR_INVALID_VALUE: invalid argument".
   [[nodiscard]] virtual std::string describe(DriverStatus status) const = 0;

@@ -31,8 +31,23 @@ class DriverApi final : public DeviceDriver {
 
 #define SINTER_DRIVER_CALL(camel, snake, symbol, parameters, arguments) \
   [[nodiscard]] DriverStatus snake parameters override { return table_.snake arguments; }
+#define SINTER_OPTIONAL_DRIVER_CALL(camel, snake, symbol, parameters, arguments)       \
+  [[nodiscard]] DriverStatus snake parameters override {                               \
+    return table_.snake != nullptr ? table_.snake arguments : DriverStatus::kNotFound; \
+  }
 #include "runtime/driver_calls.def"
 #undef SINTER_DRIVER_CALL
+
+  [[nodiscard]] bool has(DriverCall call) const override {
+    switch (call) {
+#define SINTER_DRIVER_CALL(camel, snake, symbol, parameters, arguments) \
+  case DriverCall::k##camel:                                            \
+    return table_.snake != nullptr;
+#include "runtime/driver_calls.def"
+#undef SINTER_DRIVER_CALL
+    }
+    unreachable();
+  }
 
   [[nodiscard]] std::string describe(DriverStatus status) const override {
     const char* name = nullptr;
@@ -64,6 +79,8 @@ Result<std::unique_ptr<DeviceDriver>> open_driver(const std::string& library) {
   std::string missing;
 #define SINTER_DRIVER_CALL(camel, snake, symbol, parameters, arguments) \
   opened->resolve(symbol, table.snake, missing);
+#define SINTER_OPTIONAL_DRIVER_CALL(camel, snake, symbol, parameters, arguments) \
+  opened->resolve(symbol, table.snake);
 #include "runtime/driver_calls.def"
 #undef SINTER_DRIVER_CALL
   opened->resolve("cuInit", table.init, missing);

@@ -21,10 +21,15 @@ class SharedLibrary {
   /// Null if there is no such symbol.
   [[nodiscard]] void* symbol(const char* name) const;
 
-  /// Points `slot` at a function; appends the name to the list `missing` if there is none.
+  /// Points `slot` at a function; null if there is none.
+  template <class Function>
+  void resolve(const char* name, Function*& slot) const {
+    slot = reinterpret_cast<Function*>(symbol(name));
+  }
+  /// The same; appends the name to the list `missing` if there is none.
   template <class Function>
   void resolve(const char* name, Function*& slot, std::string& missing) const {
-    slot = reinterpret_cast<Function*>(symbol(name));
+    resolve(name, slot);
     if (slot == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(name);
   }
 

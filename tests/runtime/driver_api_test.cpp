@@ -47,6 +47,19 @@ TEST(DriverApi, NamesTheCallsThatALibraryLacks) {
                                            HasSubstr("cuInit"), HasSubstr("CUDA 11.8")));
 }
 
+TEST(DriverApi, OpensAnOldDriverWithoutItsLaterCalls) {
+  const auto driver = open_driver(SINTER_OLD_LIBCUDA);
+  ASSERT_TRUE(driver) << driver.error().text();
+  EXPECT_TRUE((*driver)->has(DriverCall::kLaunch));
+  EXPECT_FALSE((*driver)->has(DriverCall::kTensorMapEncode));
+  EncodedTensorMap map;
+  EXPECT_EQ(
+      (*driver)->tensor_map_encode(&map, TensorMapType::kF32, 1, 0, nullptr, nullptr, nullptr,
+                                   nullptr, TensorMapInterleave::kNone, TensorMapSwizzle::kNone,
+                                   TensorMapPromotion::kNone, TensorMapFill::kZeros),
+      DriverStatus::kNotFound);
+}
+
 TEST(DriverApi, AllThreadsGetTheSameDriverOrTheSameError) {
   std::vector<Result<DeviceDriver*>> results(8);
   {

@@ -1,6 +1,7 @@
 #include "tests/support/fake_driver.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <iterator>
 
@@ -22,6 +23,7 @@ Handle handle_from(uint64_t number) {
 // Stream-ordered work and what never reaches the device; everything else breaks a capture.
 constexpr std::array kAllowedInCapture = {
     DriverCall::kLaunch,
+    DriverCall::kTensorMapEncode,
     DriverCall::kCaptureEnd,
     DriverCall::kEventRecord,
     DriverCall::kFillAsync,
@@ -36,6 +38,7 @@ constexpr std::array kAllowedInCapture = {
 struct FakeDriver::Function {
   size_t argument_count = 0;
   size_t table_bytes = 0;  // Of a further argument.
+  size_t tensor_maps = 0;  // Arguments behind that one.
   Kernel body;
   std::map<FunctionProperty, int> properties;
 };
@@ -47,6 +50,7 @@ struct FakeDriver::Node {
   const Function* function = nullptr;
   std::array<uint64_t, kMaxKernelArguments> arguments;
   std::vector<std::byte> table;
+  std::vector<EncodedTensorMap> tensor_maps;
 };
 
 struct FakeDriver::Graph {
@@ -93,18 +97,24 @@ FakeDriver::FakeDriver(const DeviceLimits& limits, int device_count, int64_t mem
 FakeDriver::~FakeDriver() = default;
 
 void FakeDriver::set_kernel(const std::string& name, size_t argument_count, Kernel body,
-                            size_t table_bytes) {
+                            size_t table_bytes, size_t tensor_maps) {
   const std::lock_guard lock(mutex_);
   auto& function = functions_[name];
   if (!function) function = std::make_unique<Function>();
   function->argument_count = argument_count;
   function->table_bytes = table_bytes;
+  function->tensor_maps = tensor_maps;
   function->body = std::move(body);
 }
 
 void FakeDriver::fail_next(DriverCall call, DriverStatus status, int64_t skip) {
   const std::lock_guard lock(mutex_);
   faults_[call] = {.status = status, .skip = skip};
+}
+
+void FakeDriver::remove(DriverCall call) {
+  const std::lock_guard lock(mutex_);
+  removed_.insert(call);
 }
 
 void FakeDriver::set_attribute(DeviceProperty property, int value, DriverStatus status) {
@@ -161,6 +171,11 @@ int FakeDriver::function_property(const std::string& kernel, FunctionProperty pr
   return value != function->second->properties.end() ? value->second : 0;
 }
 
+bool FakeDriver::has(DriverCall call) const {
+  const std::lock_guard lock(mutex_);
+  return !removed_.contains(call);
+}
+
 std::string FakeDriver::describe(DriverStatus status) const {
   return fmt::format("fake driver status {}", static_cast<int>(status));
 }
@@ -168,6 +183,7 @@ std::string FakeDriver::describe(DriverStatus status) const {
 DriverStatus FakeDriver::enter(DriverCall call) {
   ++calls_[static_cast<size_t>(call)];
   if (history_) history_->push_back(call);
+  if (removed_.contains(call)) return DriverStatus::kNotFound;
   if (const auto fault = faults_.find(call); fault != faults_.end() && fault->second.skip-- == 0) {
     const DriverStatus status = fault->second.status;
     faults_.erase(fault);
@@ -202,10 +218,12 @@ void FakeDriver::run(const Node& node) {
     return;
   }
   if (node.function->body) {
-    std::array<uint64_t, kMaxKernelArguments + 1> arguments;
+    std::array<uint64_t, 2 * kMaxKernelArguments + 1> arguments;
     size_t count = node.function->argument_count;
     std::copy_n(node.arguments.begin(), count, arguments.begin());
     if (!node.table.empty()) arguments[count++] = reinterpret_cast<uintptr_t>(node.table.data());
+    for (const EncodedTensorMap& map : node.tensor_maps)
+      arguments[count++] = reinterpret_cast<uintptr_t>(&map);
     node.function->body(node.config, {arguments.data(), count});
   }
   // Behind the body, which may tell what it takes.
@@ -354,20 +372,58 @@ DriverStatus FakeDriver::launch(const LaunchConfig* config, FunctionHandle funct
   const bool grid_is_empty = config->grid_x == 0 || config->grid_y == 0 || config->grid_z == 0;
   if (grid_is_empty || config->block_x == 0 ||
       node.function->argument_count > kMaxKernelArguments ||
-      node.function->table_bytes > static_cast<size_t>(kMostArgumentBytes)) {
+      node.function->table_bytes > static_cast<size_t>(kMostArgumentBytes) ||
+      node.function->tensor_maps > kMaxKernelArguments) {
     return DriverStatus::kInvalidValue;
   }
   for (size_t i = 0; i < node.function->argument_count; ++i) {
     std::memcpy(&node.arguments[i], arguments[i], sizeof(uint64_t));
   }
-  const auto* table = static_cast<const std::byte*>(
-      node.function->table_bytes > 0 ? arguments[node.function->argument_count] : nullptr);
-  node.table.assign(table, table + node.function->table_bytes);
+  void** further = arguments + node.function->argument_count;
+  if (node.function->table_bytes > 0) {
+    const auto* table = static_cast<const std::byte*>(*further++);
+    node.table.assign(table, table + node.function->table_bytes);
+  }
+  for (size_t i = 0; i < node.function->tensor_maps; ++i)
+    node.tensor_maps.push_back(*static_cast<const EncodedTensorMap*>(*further++));
   if (capture_ && config->stream == capturing_) {
     capture_->nodes.push_back(node);
   } else {
     run(node);
   }
+  return DriverStatus::kSuccess;
+}
+
+DriverStatus FakeDriver::tensor_map_encode(EncodedTensorMap* map, TensorMapType type, uint32_t rank,
+                                           DevicePointer address, const uint64_t* sizes,
+                                           const uint64_t* strides, const uint32_t* boxes,
+                                           const uint32_t* element_strides,
+                                           TensorMapInterleave interleave, TensorMapSwizzle swizzle,
+                                           TensorMapPromotion promotion, TensorMapFill fill) {
+  SINTER_ENTER(DriverCall::kTensorMapEncode);
+  if (rank < 1 || rank > kMostMapAxes || address % kMapUnit != 0 ||
+      reinterpret_cast<uintptr_t>(map) % alignof(EncodedTensorMap) != 0)
+    return DriverStatus::kInvalidValue;
+  FakeTensorMap out{.address = address,
+                    .type = type,
+                    .interleave = interleave,
+                    .swizzle = swizzle,
+                    .promotion = promotion,
+                    .fill = fill,
+                    .rank = static_cast<uint8_t>(rank)};
+  for (uint32_t i = 0; i < rank; ++i) {
+    if (sizes[i] < 1 || sizes[i] > kMostMapSize || boxes[i] < 1 || boxes[i] > kMostMapBox ||
+        element_strides[i] < 1 || element_strides[i] > 8)
+      return DriverStatus::kInvalidValue;
+    out.sizes[i] = sizes[i];
+    out.boxes[i] = boxes[i];
+    out.element_strides[i] = static_cast<uint8_t>(element_strides[i]);
+    if (i == 0) continue;
+    if (strides[i - 1] % kMapUnit != 0 || strides[i - 1] > kMostMapStrideBytes)
+      return DriverStatus::kInvalidValue;
+    out.strides[i - 1] = strides[i - 1];
+  }
+  *map = std::bit_cast<EncodedTensorMap>(out);
   return DriverStatus::kSuccess;
 }
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <thread>
@@ -19,6 +20,22 @@
 
 namespace sinter {
 
+/// What FakeDriver encodes: the arguments of the call. std::bit_cast converts.
+struct FakeTensorMap {
+  DevicePointer address = 0;
+  std::array<uint64_t, 5> sizes{};
+  std::array<uint64_t, 4> strides{};
+  std::array<uint32_t, 5> boxes{};
+  TensorMapType type = TensorMapType::kU8;
+  TensorMapInterleave interleave = TensorMapInterleave::kNone;
+  TensorMapSwizzle swizzle = TensorMapSwizzle::kNone;
+  TensorMapPromotion promotion = TensorMapPromotion::kNone;
+  TensorMapFill fill = TensorMapFill::kZeros;
+  std::array<uint8_t, 5> element_strides{};
+  uint8_t rank = 0;
+};
+static_assert(sizeof(FakeTensorMap) == sizeof(EncodedTensorMap));
+
 /// A driver in host memory, for tests of everything that talks to a device: it counts calls, fails
 /// on request, keeps a clock of its own, and refuses what a real driver refuses (foreign addresses,
 /// no current context, forbidden calls during stream capture). Launches run at once, on the calling
@@ -26,7 +43,8 @@ namespace sinter {
 class FakeDriver final : public DeviceDriver {
  public:
   /// What a kernel does. Gets eight bytes for every argument: an address, or a scalar as
-  /// PreparedLaunch lays it out; behind them, where it has a table, the address of a copy of it.
+  /// PreparedLaunch lays it out; behind them, where it has a table, the address of a copy of it,
+  /// and that of a FakeTensorMap for every tensor map.
   using Kernel = std::function<void(const LaunchConfig&, std::span<const uint64_t> arguments)>;
 
   /// A machine with `device_count` devices of one kind; memory_bytes is what each can allocate.
@@ -36,9 +54,11 @@ class FakeDriver final : public DeviceDriver {
 
   /// Gives a kernel a body, for all modules. Kernels without one do nothing when launched.
   void set_kernel(const std::string& name, size_t argument_count, Kernel body,
-                  size_t table_bytes = 0);
+                  size_t table_bytes = 0, size_t tensor_maps = 0);
   /// Lets the call after the next `skip` ones fail, once.
   void fail_next(DriverCall call, DriverStatus status, int64_t skip = 0);
+  /// Takes one of the optional calls away.
+  void remove(DriverCall call);
   /// Overrides what a device reports; a status other than success makes the query fail.
   void set_attribute(DeviceProperty property, int value,
                      DriverStatus status = DriverStatus::kSuccess);
@@ -64,6 +84,7 @@ class FakeDriver final : public DeviceDriver {
   [[nodiscard]] DriverStatus snake parameters override;
 #include "runtime/driver_calls.def"
 #undef SINTER_DRIVER_CALL
+  [[nodiscard]] bool has(DriverCall call) const override;
   [[nodiscard]] std::string describe(DriverStatus status) const override;
 
  private:
@@ -97,6 +118,7 @@ class FakeDriver final : public DeviceDriver {
 
   mutable std::recursive_mutex mutex_;  // Guards all below. Recursive: kernels may call the driver.
   std::map<DriverCall, Fault> faults_;
+  std::set<DriverCall> removed_;
   std::map<DeviceProperty, Attribute> attributes_;
   std::map<std::string, std::unique_ptr<Function>> functions_;
   std::map<DevicePointer, Allocation> allocations_;
