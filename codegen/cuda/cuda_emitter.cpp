@@ -509,6 +509,33 @@ void add_table_entries(const kir::Kernel& kernel, KernelSource& source) {
   }
 }
 
+/// Describes the tensor maps in bytes, by the places that buffers and parameters have among the
+/// arguments.
+void add_tensor_maps(const kir::Kernel& kernel, KernelSource& source) {
+  const auto is_argument = [](const kir::Buffer& buffer) {
+    return buffer.space == kir::Space::kGlobal && !buffer.is_table();
+  };
+  for (const kir::TensorMap& map : kernel.tensor_maps) {
+    const kir::Buffer& tensor = kernel.buffers[map.buffer];
+    SINTER_CHECK(is_argument(tensor), "{} of {}", map.name, map.buffer);
+    const int64_t element_bytes = bytes_of(tensor.type);
+    TensorMapArgument argument{.name = map.name,
+                               .type = tensor.type,
+                               .offset_bytes = map.offset * element_bytes,
+                               .swizzle = map.swizzle};
+    for (uint32_t i = 0; i < map.buffer.index; ++i)
+      argument.buffer += is_argument(kernel.buffers[kir::BufferId{i}]) ? 1 : 0;
+    for (const kir::MapAxis& axis : map.axes) {
+      TensorMapAxis& added = argument.axes.emplace_back();
+      added.size = axis.size;
+      if (axis.launched.valid()) added.launched = axis.launched.index;
+      added.stride_bytes = axis.stride * element_bytes;
+      added.box = axis.box;
+    }
+    source.tensor_maps.push_back(std::move(argument));
+  }
+}
+
 }  // namespace
 
 KernelSource make_kernel_source(const kir::Kernel& kernel, std::vector<int64_t> param_values) {
@@ -530,7 +557,6 @@ KernelSource make_kernel_source(const kir::Kernel& kernel, std::vector<int64_t> 
       .shared_bytes = kir::shared_bytes(kernel),
       .dynamic_shared = kir::uses_dynamic_shared(kernel),
       .starts_early = kir::waits_for_previous(kernel),
-      .tensor_maps = static_cast<int64_t>(kernel.tensor_maps.size()),
   };
   for (const kir::Buffer& buffer : kernel.buffers) {
     if (buffer.space != kir::Space::kGlobal || buffer.is_table()) continue;
@@ -541,6 +567,7 @@ KernelSource make_kernel_source(const kir::Kernel& kernel, std::vector<int64_t> 
   }
   for (const kir::Param& param : kernel.params) source.params.push_back(param.type);
   add_table_entries(kernel, source);
+  add_tensor_maps(kernel, source);
   return source;
 }
 

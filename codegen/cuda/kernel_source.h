@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,27 @@ struct TableEntry {
   friend bool operator==(const TableEntry&, const TableEntry&) = default;
 };
 
+/// One axis of a tensor map.
+struct TensorMapAxis {
+  int64_t size = 0;                    ///< Elements; 0 with `launched`.
+  std::optional<uint32_t> launched{};  ///< The size is the value of this parameter instead.
+  int64_t stride_bytes = 0;            ///< Between neighbours along the axis.
+  int64_t box = 1;                     ///< Elements that a copy has along the axis.
+  friend bool operator==(const TensorMapAxis&, const TensorMapAxis&) = default;
+};
+
+/// A tensor map argument: all that a launch encodes (CUDA driver API, "cuTensorMapEncodeTiled") but
+/// the address of the tensor.
+struct TensorMapArgument {
+  std::string name;     ///< For errors.
+  uint32_t buffer = 0;  ///< Index into KernelSource::buffers.
+  DType type = DType::kF32;
+  int64_t offset_bytes = 0;           ///< From the start of the buffer.
+  std::vector<TensorMapAxis> axes{};  ///< Innermost first.
+  int64_t swizzle = 0;                ///< Bytes of a line; 0: none.
+  friend bool operator==(const TensorMapArgument&, const TensorMapArgument&) = default;
+};
+
 /// Everything needed to compile and launch one kernel. The code depends on the graph and the
 /// schedule only, not on the number of rows, so problems that differ in their number of rows share
 /// a compiled kernel. For a list of tensors it depends on the capacity of the tables, not on the
@@ -38,11 +60,12 @@ struct KernelSource {
   std::vector<BufferArgument> buffers;  ///< Pointer arguments, first in the kernel's argument list.
   std::vector<DType> params;            ///< Scalar arguments (i32 or i64), after the pointers.
   std::vector<int64_t> param_values;    ///< Their values at the planned extents.
-  /// The last argument, a struct of addresses and integers. Addresses are 0 until a launch;
+  /// The argument after these, a struct of addresses and integers. Addresses are 0 until a launch;
   /// integers have their values at the planned extents. Empty if the kernel has no such argument.
   std::vector<std::byte> table{};
   std::vector<TableEntry> table_entries{};
-  uint32_t work_param = 0;     ///< Index of the parameter that counts work items.
+  std::vector<TensorMapArgument> tensor_maps{};  ///< The last arguments, kTensorMapBytes each.
+  uint32_t work_param = 0;                       ///< Index of the parameter that counts work items.
   int64_t work_per_block = 1;  ///< Clusters = ceil(param_values[work_param] / work_per_block);
                                ///< without work there is no launch.
   int64_t cluster_size = 1;    ///< Blocks of a cluster, as declared in the code.
@@ -53,7 +76,6 @@ struct KernelSource {
   bool dynamic_shared = false;
   bool starts_early = false;  ///< The kernel waits for its predecessor itself, and may be launched
                               ///< early (programmatic dependent launch).
-  int64_t tensor_maps = 0;    ///< Tensor maps, the last arguments. No launch encodes them yet.
   friend bool operator==(const KernelSource&, const KernelSource&) = default;
 };
 

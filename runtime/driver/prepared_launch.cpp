@@ -38,11 +38,11 @@ int64_t blocks_of(const KernelSource& source) {
 Result<PreparedLaunch> PreparedLaunch::prepare(DeviceDriver& driver, FunctionHandle function,
                                                const KernelSource& source) {
   SINTER_CHECK_OP(source.params.size(), ==, source.param_values.size());
-  if (source.tensor_maps > 0) {
+  if (!source.tensor_maps.empty()) {
     return fail(
         {.kind = ErrorKind::kUnsupported,
          .message = fmt::format("kernel {}: launches encode no tensor maps, of which it has {}",
-                                source.entry, source.tensor_maps),
+                                source.entry, source.tensor_maps.size()),
          .remedy = "use a schedule without tensor copies"});
   }
   const size_t arguments =

@@ -251,9 +251,10 @@ kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {
   buffer %b0 x : bf16 global read align 16
   buffer %b1 s : bf16 shared readwrite align 1024 count 512 offset 0
   buffer %b2 many : f32 global read align 16 tensors 2 values %v5
+  buffer %b3 y : bf16 global read align 16
   mbarrier %m0 full count 2 arrivals 1 offset 1024
   tensor_map %t0 x of %b0 swizzle 128 axis 64 stride 1 box 64 axis %p0 stride 64 box 8
-  tensor_map %t1 tensor_copy of %b0 axis 640 stride 1 box 64
+  tensor_map %t1 tensor_copy of %b3 offset 8 axis 640 stride 1 box 64
   init_mbarriers
   proxy_fence
   tensor_copy %b1[0] = %t0[0, mul(thread_index, 8)] mbarrier %m0[1]
@@ -263,14 +264,29 @@ kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {
   EXPECT_THAT(text, HasSubstr(R"(#include "mbarrier.cuh"
 #include "tensor_map.cuh"
 )"));
-  EXPECT_THAT(text, HasSubstr("k(const bf16* __restrict__ x, long long n, "
-                              "const __grid_constant__ KernelTable table,\n"
-                              "  const __grid_constant__ TensorMap x_2, "
-                              "const __grid_constant__ TensorMap v_tensor_copy) {\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "k(const bf16* __restrict__ x, const bf16* __restrict__ y, "
+          "long long n,\n"
+          "  const __grid_constant__ KernelTable table, const __grid_constant__ TensorMap x_2,\n"
+          "  const __grid_constant__ TensorMap v_tensor_copy) {\n"));
   EXPECT_THAT(text, HasSubstr("  proxy_fence();\n"
                               "  tensor_copy(s, x_2, full + 1, 0, (int)threadIdx.x * 8);\n"
                               "  tensor_copy(s + 64, v_tensor_copy, full, -3);\n"));
-  EXPECT_EQ(make_kernel_source(kernel, {1}).tensor_maps, 2);
+  // Places of arguments, in bytes.
+  const TensorMapArgument rows{.name = "x",
+                               .buffer = 0,
+                               .type = DType::kBF16,
+                               .axes = {{.size = 64, .stride_bytes = 2, .box = 64},
+                                        {.launched = 0, .stride_bytes = 128, .box = 8}},
+                               .swizzle = 128};
+  const TensorMapArgument flat{.name = "tensor_copy",
+                               .buffer = 1,
+                               .type = DType::kBF16,
+                               .offset_bytes = 16,
+                               .axes = {{.size = 640, .stride_bytes = 2, .box = 64}}};
+  EXPECT_THAT(make_kernel_source(kernel, {1}).tensor_maps, testing::ElementsAre(rows, flat));
 }
 
 TEST(CudaEmitterTest, WritesProductsOfWarpGroups) {

@@ -46,7 +46,7 @@ class PreparedLaunchTest : public ::testing::Test {
 
 TEST_F(PreparedLaunchTest, EncodesNoTensorMaps) {
   KernelSource source = sample_source();
-  source.tensor_maps = 2;
+  source.tensor_maps.resize(2);
   const auto launch = prepare(source);
   ASSERT_FALSE(launch);
   EXPECT_EQ(launch.error().kind, ErrorKind::kUnsupported);
