@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <iterator>
 #include <limits>
+#include <utility>
 
 namespace sinter {
 namespace {
@@ -38,23 +40,27 @@ int64_t blocks_of(const KernelSource& source) {
 Result<PreparedLaunch> PreparedLaunch::prepare(DeviceDriver& driver, FunctionHandle function,
                                                const KernelSource& source) {
   SINTER_CHECK_OP(source.params.size(), ==, source.param_values.size());
-  if (!source.tensor_maps.empty()) {
-    return fail(
-        {.kind = ErrorKind::kUnsupported,
-         .message = fmt::format("kernel {}: launches encode no tensor maps, of which it has {}",
-                                source.entry, source.tensor_maps.size()),
-         .remedy = "use a schedule without tensor copies"});
+  if (!source.tensor_maps.empty() && !driver.has(DriverCall::kTensorMapEncode)) {
+    return fail({.kind = ErrorKind::kUnsupported,
+                 .message = fmt::format("kernel {} has tensor maps, and the driver lacks {}",
+                                        source.entry, name_of(DriverCall::kTensorMapEncode)),
+                 .remedy = "use a driver that supports CUDA 12.0 or later, or a schedule without "
+                           "tensor copies"});
   }
-  const size_t arguments =
-      source.buffers.size() + source.params.size() + (source.table.empty() ? 0 : 1);
+  const size_t arguments = source.buffers.size() + source.params.size() +
+                           (source.table.empty() ? 0 : 1) + source.tensor_maps.size();
   if (arguments > kMaxKernelArguments) {
     return fail(out_of_range(source, "the number of arguments", static_cast<int64_t>(arguments),
                              static_cast<int64_t>(kMaxKernelArguments),
                              "cut the fusion into smaller ones"));
   }
   constexpr size_t kArgumentBytes = 8;
-  const auto bytes = static_cast<int64_t>(
+  auto bytes = static_cast<int64_t>(
       (source.buffers.size() + source.params.size()) * kArgumentBytes + source.table.size());
+  if (const auto maps = std::ssize(source.tensor_maps); maps > 0) {
+    constexpr int64_t kAlignment = alignof(EncodedTensorMap);
+    bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment + maps * kTensorMapBytes;
+  }
   if (bytes > kMostArgumentBytes) {
     return fail(out_of_range(source, "the size of the arguments", bytes, kMostArgumentBytes,
                              "update lists of fewer tensors"));
@@ -91,6 +97,12 @@ Result<PreparedLaunch> PreparedLaunch::prepare(DeviceDriver& driver, FunctionHan
     }
     out.scalars_[i] = value;
   }
+  if (blocks == 0) return out;  // Tensors of kernels without work may have no elements either.
+  for (const TensorMapArgument& map : source.tensor_maps) {
+    auto prepared = PreparedTensorMap::prepare(source, map);
+    if (!prepared) return fail(std::move(prepared.error()));
+    out.maps_.push_back(std::move(*prepared));
+  }
   return out;
 }
 
@@ -120,6 +132,11 @@ Result<void> PreparedLaunch::launch(StreamHandle stream,
     for (size_t i = 0; i < table_offsets_.size(); ++i)
       std::memcpy(&table[table_offsets_[i]], &buffers[buffer_count_ + i], sizeof(DevicePointer));
     arguments[count++] = table.data();
+  }
+  std::array<EncodedTensorMap, kMaxKernelArguments> maps;  // Of this launch.
+  for (size_t i = 0; i < maps_.size(); ++i) {
+    if (auto encoded = maps_[i].encode(*driver_, buffers, maps[i]); !encoded) return encoded;
+    arguments[count++] = &maps[i];
   }
   LaunchConfig config = config_;
   config.stream = stream;

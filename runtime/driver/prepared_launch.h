@@ -8,6 +8,7 @@
 
 #include "codegen/cuda/kernel_source.h"
 #include "runtime/driver/device_driver.h"
+#include "runtime/driver/prepared_tensor_map.h"
 #include "scheduler/analysis/cuda_units.h"
 #include "scheduler/budgets/device_limits.h"
 
@@ -24,15 +25,15 @@ int64_t blocks_of(const KernelSource& source);
 /// and that must outlive it. Copies freely.
 class PreparedLaunch {
  public:
-  /// Fails with kInvalidArgument when the grid, the block, a scalar, the number of arguments or
-  /// their bytes exceed what a launch can carry, and with kUnsupported for a kernel with tensor
-  /// maps. No work at all makes a launch that does nothing.
+  /// Fails with kInvalidArgument when the grid, the block, a scalar, the number of arguments, their
+  /// bytes or a tensor map exceed what a launch can carry, and with kUnsupported for a kernel with
+  /// tensor maps on a driver older than CUDA 12.0. No work at all makes a launch that does nothing.
   static Result<PreparedLaunch> prepare(DeviceDriver& driver, FunctionHandle function,
                                         const KernelSource& source);
 
   /// Enqueues the kernel on a stream of the context the function was loaded in, which must be
   /// current on this thread. Takes one address per buffer of the kernel source, in its order, and
-  /// then one per entry of its table.
+  /// then one per entry of its table. Encodes the tensor maps for these addresses.
   /// Allocates nothing, locks nothing and writes no member: any number of threads may launch at
   /// once, under stream capture too. Errors of the kernel itself appear when the stream is next
   /// synchronised, as always with CUDA.
@@ -55,8 +56,9 @@ class PreparedLaunch {
   // One slot of 8 bytes for each scalar: the driver reads as many as the parameter has, which on a
   // little-endian host are the low ones.
   std::array<int64_t, kMaxKernelArguments> scalars_{};
-  std::vector<std::byte> table_;         ///< The last argument, without its addresses.
+  std::vector<std::byte> table_;         ///< The argument behind them, without its addresses.
   std::vector<uint32_t> table_offsets_;  ///< Of those, in bytes.
+  std::vector<PreparedTensorMap> maps_;  ///< None without work.
 };
 
 }  // namespace sinter

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <thread>
 
+#include "runtime/driver/captured_launch.h"
 #include "runtime/driver/device_context.h"
 #include "runtime/execute/loaded_kernel.h"
 #include "scheduler/plan/tensor_slots.h"
@@ -15,6 +16,7 @@
 
 namespace sinter::prepared_launch_test {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -43,16 +45,6 @@ class PreparedLaunchTest : public ::testing::Test {
   CurrentContext current_ = CurrentContext::enter(driver_, context_).value();
   LoadedKernel kernel_ = LoadedKernel::load(driver_, sample_kernel(), 4096).value();
 };
-
-TEST_F(PreparedLaunchTest, EncodesNoTensorMaps) {
-  KernelSource source = sample_source();
-  source.tensor_maps.resize(2);
-  const auto launch = prepare(source);
-  ASSERT_FALSE(launch);
-  EXPECT_EQ(launch.error().kind, ErrorKind::kUnsupported);
-  EXPECT_THAT(launch.error().message,
-              HasSubstr("launches encode no tensor maps, of which it has 2"));
-}
 
 TEST_F(PreparedLaunchTest, MayStartBeforeThePreviousKernelEndsIfItWaitsForItself) {
   std::vector<LaunchAttribute> attributes;
@@ -244,6 +236,165 @@ TEST_F(PreparedLaunchTest, RejectsTablesBeyondTheArguments) {
   EXPECT_THAT(launch.error().message, HasSubstr("size of the arguments"));
   EXPECT_EQ(launch.error().limit, 32764);
   EXPECT_GT(launch.error().measured, 32764);
+}
+
+/// The sample with a table and two tensor maps, the first of the second buffer.
+KernelSource source_with_maps() {
+  KernelSource source = source_with_table();
+  source.tensor_maps = {{.name = "second",
+                         .buffer = 1,
+                         .axes = {{.size = 100, .stride_bytes = 4, .box = 32},
+                                  {.launched = 1, .stride_bytes = 400, .box = 8}}},
+                        {.name = "first", .axes = {{.size = 8, .stride_bytes = 4, .box = 4}}}};
+  return source;
+}
+
+FakeTensorMap map_at(uint64_t address) {
+  return std::bit_cast<FakeTensorMap>(*std::bit_cast<const EncodedTensorMap*>(address));
+}
+
+TEST_F(PreparedLaunchTest, PassesTensorMapsBehindAllOtherArguments) {
+  const KernelSource source = source_with_maps();
+  std::vector<uint64_t> seen;
+  std::vector<FakeTensorMap> maps;
+  driver_.set_kernel(
+      source.entry, source.buffers.size() + source.params.size(),
+      [&](const LaunchConfig&, std::span<const uint64_t> arguments) {
+        ASSERT_EQ(arguments.size(), 7U);
+        seen.assign(arguments.begin(), arguments.begin() + 4);
+        seen.push_back(*std::bit_cast<const uint64_t*>(arguments[4]));
+        maps = {map_at(arguments[5]), map_at(arguments[6])};
+      },
+      source.table.size(), source.tensor_maps.size());
+  const auto launch = prepare(source).value();
+  EXPECT_EQ(launch.buffer_count(), 4U);
+  // What one launch encodes is not in the way of the next.
+  for (const uint64_t at : {0x10000U, 0x20000U}) {
+    const auto launched =
+        launch.launch(nullptr, std::vector<DevicePointer>{at, at + 0x1000, at + 3, at + 4});
+    ASSERT_TRUE(launched) << launched.error().text();
+    EXPECT_THAT(seen, ElementsAre(at, at + 0x1000, 1000, 7, at + 3));
+    EXPECT_EQ(maps[0].address, at + 0x1000);
+    EXPECT_THAT(maps[0].sizes, ElementsAre(100, 7, 0, 0, 0));
+    EXPECT_EQ(maps[1].address, at);
+    EXPECT_THAT(maps[1].sizes, ElementsAre(8, 0, 0, 0, 0));
+  }
+}
+
+TEST_F(PreparedLaunchTest, EncodesTensorMapsWithoutAnAllocation) {
+  const auto launch = prepare(source_with_maps()).value();
+  const std::vector<DevicePointer> buffers = {0x1000, 0x2000, 3, 4};
+  const int64_t allocations = allocation_count();
+  for (int i = 0; i < 100; ++i) {
+    if (!launch.launch(nullptr, buffers)) FAIL();
+  }
+  EXPECT_EQ(allocation_count(), allocations);
+  EXPECT_EQ(driver_.calls(DriverCall::kTensorMapEncode), 200);
+  EXPECT_EQ(driver_.calls(DriverCall::kLaunch), 100);
+}
+
+TEST_F(PreparedLaunchTest, ThreadsEncodeTheirOwnTensorMaps) {
+  KernelSource source = source_with_maps();
+  source.table.clear();
+  source.table_entries.clear();
+  driver_.set_kernel(
+      source.entry, 4,
+      [&](const LaunchConfig&, std::span<const uint64_t> arguments) {
+        EXPECT_EQ(map_at(arguments[4]).address, arguments[1]);
+        EXPECT_EQ(map_at(arguments[5]).address, arguments[0]);
+      },
+      0, 2);
+  const auto launch = prepare(source).value();
+  std::vector<std::jthread> threads;
+  for (uint64_t id = 1; id <= 8; ++id) {
+    threads.emplace_back([&, id] {
+      const auto current = CurrentContext::enter(driver_, context_).value();
+      const std::array<DevicePointer, 2> buffers = {id * 32, id * 32 + 16};
+      for (int i = 0; i < 100; ++i) EXPECT_TRUE(launch.launch(nullptr, buffers));
+    });
+  }
+}
+
+TEST_F(PreparedLaunchTest, TensorMapsAreCapturedIntoAGraph) {
+  const KernelSource source = source_with_maps();
+  std::vector<DevicePointer> seen;
+  driver_.set_kernel(
+      source.entry, 4,
+      [&](const LaunchConfig&, std::span<const uint64_t> arguments) {
+        seen.push_back(map_at(arguments[5]).address);
+      },
+      source.table.size(), source.tensor_maps.size());
+  const auto launch = prepare(source).value();
+  const OwnStream stream = OwnStream::create(driver_, "testing").value();
+  const auto captured = CapturedLaunch::capture(
+      driver_, stream.handle(),
+      [&](StreamHandle into) {
+        return launch.launch(into, std::vector<DevicePointer>{0x1000, 0x2000, 3, 4});
+      },
+      "testing");
+  ASSERT_TRUE(captured) << captured.error().text();
+  EXPECT_TRUE(seen.empty());
+  ASSERT_TRUE(captured->replay(stream.handle(), "testing"));
+  ASSERT_TRUE(captured->replay(stream.handle(), "testing"));
+  EXPECT_THAT(seen, ElementsAre(0x2000, 0x2000));
+  EXPECT_EQ(driver_.capture_violations(), 0);
+}
+
+TEST_F(PreparedLaunchTest, RefusesTensorMapsWhereTheDriverLacksThem) {
+  driver_.remove(DriverCall::kTensorMapEncode);
+  const auto launch = prepare(source_with_maps());
+  ASSERT_FALSE(launch);
+  EXPECT_EQ(launch.error().kind, ErrorKind::kUnsupported);
+  EXPECT_THAT(launch.error().message,
+              AllOf(HasSubstr("sample_0"), HasSubstr("the driver lacks cuTensorMapEncodeTiled")));
+  EXPECT_THAT(launch.error().remedy, HasSubstr("CUDA 12.0"));
+  EXPECT_TRUE(prepare(source_with_table()));
+}
+
+TEST_F(PreparedLaunchTest, TensorsMayBeEmptyWithoutWork) {
+  KernelSource source = source_with_maps();
+  source.param_values[1] = 0;
+  const auto launch = prepare(source);
+  ASSERT_FALSE(launch);
+  EXPECT_EQ(launch.error().kind, ErrorKind::kInvalidArgument);
+  EXPECT_THAT(launch.error().message, HasSubstr("axis 1 of tensor map second has 0 elements"));
+  source.param_values[0] = 0;
+  const auto empty = prepare(source);
+  ASSERT_TRUE(empty) << empty.error().text();
+  EXPECT_TRUE(empty->launch(nullptr, std::vector<DevicePointer>{0, 0, 0, 0}));
+  EXPECT_EQ(driver_.calls(DriverCall::kTensorMapEncode), 0);
+  EXPECT_EQ(driver_.calls(DriverCall::kLaunch), 0);
+}
+
+TEST_F(PreparedLaunchTest, LaunchesNothingWithAnUnalignedTensor) {
+  const auto launch = prepare(source_with_maps()).value();
+  const auto launched = launch.launch(nullptr, std::vector<DevicePointer>{0x1000, 0x2008, 3, 4});
+  ASSERT_FALSE(launched);
+  EXPECT_EQ(launched.error().kind, ErrorKind::kInvalidArgument);
+  EXPECT_EQ(launched.error().measured, 8);
+  EXPECT_EQ(launched.error().limit, 16);
+  EXPECT_EQ(driver_.calls(DriverCall::kLaunch), 0);
+}
+
+/// Each map is an argument, of 128 bytes at a multiple of 64.
+TEST_F(PreparedLaunchTest, TensorMapsCountAmongTheArguments) {
+  KernelSource source = source_with_maps();
+  source.tensor_maps.resize(kMaxKernelArguments - 5, source.tensor_maps[0]);
+  EXPECT_TRUE(prepare(source));
+  source.tensor_maps.push_back(source.tensor_maps[0]);
+  const auto one_too_many = prepare(source);
+  ASSERT_FALSE(one_too_many);
+  EXPECT_THAT(one_too_many.error().message, HasSubstr("number of arguments"));
+  EXPECT_EQ(one_too_many.error().measured, static_cast<int64_t>(kMaxKernelArguments) + 1);
+
+  source.tensor_maps.resize(100);
+  source.table.resize(32764 / 64 * 64 - 100 * 128 - 4 * 8);
+  EXPECT_TRUE(prepare(source));
+  source.table.resize(source.table.size() + 8);
+  const auto too_large = prepare(source);
+  ASSERT_FALSE(too_large);
+  EXPECT_THAT(too_large.error().message, HasSubstr("size of the arguments"));
+  EXPECT_EQ(too_large.error().measured, 32768);
 }
 
 TEST_F(PreparedLaunchTest, BlocksDoNotOverflowAtTheLargestWork) {
