@@ -1,14 +1,28 @@
 // Kernels with tensor copies and products of warp groups: what codegen/device/tensor_map.cuh and
-// wgmma.cuh say assembles without local memory, and nothing makes the assembler wait for products
-// where the kernel does not.
+// wgmma.cuh say assembles without local memory, nothing makes the assembler wait for products where
+// the kernel does not, and a launch with tensor maps multiplies matrices.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <span>
+#include <vector>
 
 #include "codegen/cuda/cuda_emitter.h"
 #include "codegen/kernel/kernel_parser.h"
 #include "codegen/passes/kernel_passes.h"
 #include "runtime/compile/nvrtc_compiler.h"
+#include "runtime/driver/captured_launch.h"
+#include "runtime/driver/device_buffer.h"
+#include "runtime/driver/device_context.h"
+#include "runtime/driver/device_query.h"
+#include "runtime/driver/driver_api.h"
+#include "runtime/driver/prepared_launch.h"
+#include "runtime/execute/loaded_kernel.h"
 #include "tests/codegen/warp_group_kernel.h"
 
 namespace sinter::warp_group_kernel_test {
@@ -125,6 +139,131 @@ TEST(WarpGroupKernelTest, TensorCopiesCompile) {
 )",
                                         maps, copies),
                             {1}));
+}
+
+/// c = a b with random elements. a lies by steps of 64 along the depth; what is beyond the depth in
+/// the last step is 1 in a and NaN in b.
+struct RandomProduct {
+  int64_t steps, depth;
+  int64_t rows, columns;
+  std::vector<uint16_t> a, b;
+  std::vector<double> a_values, b_values;
+
+  RandomProduct(const WarpGroupKernel& shape, int64_t of_depth)
+      : steps((of_depth + 63) / 64),
+        depth(of_depth),
+        rows(64 * shape.groups),
+        columns(shape.columns) {
+    std::mt19937 random(static_cast<uint32_t>(depth));
+    std::uniform_real_distribution<double> element(-1.0, 1.0);
+    const auto add = [](std::vector<uint16_t>& elements, std::vector<double>& values, double x) {
+      elements.push_back(static_cast<uint16_t>(encode(DType::kBF16, x)));
+      values.push_back(decode(DType::kBF16, elements.back()));
+    };
+    for (int64_t i = 0; i < 64 * rows * steps; ++i) {
+      const int64_t k = i / (64 * rows) * 64 + i % 64;
+      add(a, a_values, k < depth ? element(random) : 1.0);
+    }
+    for (int64_t i = 0; i < 64 * columns * steps; ++i) {
+      add(b, b_values,
+          i / columns < depth ? element(random) : std::numeric_limits<double>::quiet_NaN());
+    }
+  }
+
+  /// Products of bf16 are exact in f32. Each of the additions errs by at most 2^-22 of the largest
+  /// sum on the way, which is at most the sum of magnitudes: an addend is cut off at the last place
+  /// of the largest one.
+  void expect(std::span<const float> c) const {
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t column = 0; column < columns; ++column) {
+        double sum = 0.0;
+        double magnitudes = 0.0;
+        for (int64_t k = 0; k < depth; ++k) {
+          const double product =
+              a_values[static_cast<size_t>((k / 64 * rows + row) * 64 + k % 64)] *
+              b_values[static_cast<size_t>(k * columns + column)];
+          sum += product;
+          magnitudes += std::abs(product);
+        }
+        const double found = c[static_cast<size_t>(row * columns + column)];
+        const double tolerance = static_cast<double>(depth) * 0x1p-22 * magnitudes;
+        ASSERT_NEAR(found, sum, tolerance) << row << " " << column << " of depth " << depth;
+      }
+    }
+  }
+};
+
+class WarpGroupKernelGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!driver_) GTEST_SKIP() << "no GPU: " << driver_.error().message;
+    if (!compiler_) GTEST_SKIP() << "no NVRTC: " << compiler_.error().message;
+    if (query_device(**driver_, 0).value().compute_major != 9)
+      GTEST_SKIP() << "products of warp groups are of compute capability 9.0 only";
+    if (!(*driver_)->has(DriverCall::kTensorMapEncode))
+      GTEST_SKIP() << "the driver encodes no tensor maps";
+  }
+
+  /// Runs the kernel once for every depth, the last time from a graph that is captured before.
+  void expect_products(const WarpGroupKernel& shape, const std::vector<int64_t>& depths) {
+    DeviceDriver& driver = **driver_;
+    const DeviceContext context = DeviceContext::retain(driver, 0).value();
+    const CurrentContext current = CurrentContext::enter(driver, context).value();
+    KernelSource source = source_of(warp_group_kernel(shape), {1, 1, 1});
+    const auto compiled = compiler_->compile(source, Architecture::parse("sm_90a").value());
+    ASSERT_TRUE(compiled) << compiled.error().text() << source.text;
+    const auto loaded = LoadedKernel::load(driver, *compiled, source.shared_bytes);
+    ASSERT_TRUE(loaded) << loaded.error().text();
+    const OwnStream stream = OwnStream::create(driver, "testing").value();
+    for (const int64_t depth : depths) {
+      const RandomProduct product(shape, depth);
+      source.param_values = {1, product.steps, depth};
+      const auto launch = PreparedLaunch::prepare(driver, loaded->function(), source);
+      ASSERT_TRUE(launch) << launch.error().text();
+      std::vector<float> c(static_cast<size_t>(product.rows * product.columns),
+                           std::numeric_limits<float>::quiet_NaN());
+      auto device_a = DeviceBuffer::allocate(driver, 2 * product.a.size()).value();
+      auto device_b = DeviceBuffer::allocate(driver, 2 * product.b.size()).value();
+      auto device_c = DeviceBuffer::allocate(driver, 4 * c.size()).value();
+      ASSERT_TRUE(device_a.upload(std::as_bytes(std::span(product.a))));
+      ASSERT_TRUE(device_b.upload(std::as_bytes(std::span(product.b))));
+      ASSERT_TRUE(device_c.upload(std::as_bytes(std::span(c))));
+      const auto enqueue = [&](StreamHandle into) {
+        return launch->launch(
+            into, std::array{device_a.pointer(), device_b.pointer(), device_c.pointer()});
+      };
+      if (depth == depths.back()) {
+        const auto captured = CapturedLaunch::capture(driver, stream.handle(), enqueue, "testing");
+        ASSERT_TRUE(captured) << captured.error().text();
+        ASSERT_TRUE(captured->replay(stream.handle(), "testing"));
+        ASSERT_EQ(driver.stream_synchronize(stream.handle()), DriverStatus::kSuccess);
+      } else {
+        const auto launched = enqueue(stream.handle());
+        ASSERT_TRUE(launched) << launched.error().text();
+        ASSERT_EQ(driver.stream_synchronize(stream.handle()), DriverStatus::kSuccess);
+      }
+      const auto downloaded = device_c.download(std::as_writable_bytes(std::span(c)));
+      ASSERT_TRUE(downloaded) << downloaded.error().text();
+      product.expect(c);
+      if (HasFatalFailure()) return;
+    }
+  }
+
+  Result<DeviceDriver*> driver_ = cuda_driver();
+  Result<NvrtcCompiler> compiler_ = NvrtcCompiler::open();
+};
+
+TEST_F(WarpGroupKernelGpu, OneGroupMultiplies) {
+  expect_products({.groups = 1, .columns = 64, .stages = 2}, {64, 128, 192, 320, 576, 128});
+}
+
+TEST_F(WarpGroupKernelGpu, TwoGroupsMultiply) {
+  expect_products({.groups = 2, .columns = 256, .stages = 4}, {64, 128, 256, 320, 576, 320});
+}
+
+/// Rows beyond the size that the launch gives arrive as zeros.
+TEST_F(WarpGroupKernelGpu, RowsOutsideAreZeros) {
+  expect_products({.groups = 1, .columns = 64, .stages = 2}, {1, 40, 65, 300});
 }
 
 }  // namespace sinter::warp_group_kernel_test
