@@ -56,6 +56,7 @@ std::optional<std::string> malformation(const AsyncProtocol& protocol) {
     check("the first item of " + role.name, role.first, 0, kMaxProvedItems);
     check("the step of " + role.name, role.step, 1, kMaxProvedItems);
     check("the number of warps of " + role.name, role.warps, 1, kMaxWarps);
+    check("the number of items past the end of " + role.name, role.drain, 0, kMaxProvedItems);
     warps += role.warps;
     for (const auto* actions : {&role.actions, &role.short_actions}) {
       int64_t expected = 0;
@@ -144,6 +145,22 @@ AsyncProtocol pipeline_protocol(int64_t stages, int groups, int warps_per_group,
     if (item_rows > 1) role.short_actions = short_group_actions(item_rows);
     out.roles.push_back(std::move(role));
   }
+  return out;
+}
+
+AsyncProtocol product_protocol(int64_t stages, int warps, const std::vector<int64_t>& copies,
+                               int64_t held) {
+  using enum ProtocolVerb;
+  AsyncProtocol out{.stages = stages, .empty_arrivals = warps};
+  out.roles.push_back({.name = "producer", .actions = producer_actions(copies, 1)});
+  ProtocolRole consumers{.name = "consumers", .warps = warps, .drain = held};
+  // A product reads from its start until it is waited for.
+  consumers.actions = {kWaitForItem, {.verb = kRead}};
+  if (held > 0) consumers.actions.push_back({.verb = kRead, .item_offset = -held});
+  ProtocolAction release = kReleaseItem;
+  release.item_offset = -held;
+  consumers.actions.push_back(release);
+  out.roles.push_back(std::move(consumers));
   return out;
 }
 

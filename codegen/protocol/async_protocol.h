@@ -62,6 +62,9 @@ struct ProtocolRole {
   std::vector<ProtocolAction> actions{};
   /// Actions for a short item, with fewer than item_rows rows; empty: the same as `actions`.
   std::vector<ProtocolAction> short_actions{};
+  /// Items past the last one for which a warp still executes its actions; only those whose offset
+  /// names an item that exists do anything.
+  int64_t drain = 0;
   friend bool operator==(const ProtocolRole&, const ProtocolRole&) = default;
 };
 
@@ -98,6 +101,12 @@ enum class SlotRelease : uint8_t {
 AsyncProtocol pipeline_protocol(int64_t stages, int groups, int warps_per_group,
                                 const std::vector<int64_t>& copies, SlotRelease release,
                                 int64_t item_rows = 1);
+
+/// One producer and warps that all read every item: products of warp groups, which go on while
+/// those of `held` further items are started. A warp waits for the copies of an item and starts to
+/// read it; it releases the item that many items later, and the last ones at the end.
+AsyncProtocol product_protocol(int64_t stages, int warps, const std::vector<int64_t>& copies,
+                               int64_t held);
 
 enum class ProtocolFaultKind : uint8_t {
   kMalformed,        ///< A number is out of range; nothing was run.

@@ -167,7 +167,7 @@ ProtocolRun::ProtocolRun(const AsyncProtocol& protocol, int64_t rows, bool expla
 /// The next action of a warp, after those that it skips; null at its end.
 const ProtocolAction* ProtocolRun::next(Warp& warp) const {
   const ProtocolRole& role = protocol_.roles[warp.role];
-  for (; warp.item < items_; warp.item += role.step, warp.action = 0) {
+  for (; warp.item < items_ + role.drain; warp.item += role.step, warp.action = 0) {
     const std::vector<ProtocolAction>& actions = actions_of(warp);
     for (; warp.action < actions.size(); ++warp.action) {
       const ProtocolAction& action = actions[warp.action];
@@ -184,7 +184,8 @@ const ProtocolAction* ProtocolRun::next(Warp& warp) const {
 /// The actions of a warp for its current item.
 const std::vector<ProtocolAction>& ProtocolRun::actions_of(const Warp& warp) const {
   const ProtocolRole& role = protocol_.roles[warp.role];
-  const bool is_short = rows_of(warp.item) < protocol_.item_rows && !role.short_actions.empty();
+  const bool is_short =
+      warp.item < items_ && rows_of(warp.item) < protocol_.item_rows && !role.short_actions.empty();
   return is_short ? role.short_actions : role.actions;
 }
 

@@ -235,6 +235,40 @@ std::vector<Fault> faults_of_unrolled_rows() {
 INSTANTIATE_TEST_SUITE_P(SideRows, PlantedFault, testing::ValuesIn(faults_of_unrolled_rows()),
                          [](const auto& test) { return test.param.name; });
 
+/// Three stages, two warps that hold an item while they start on the next.
+std::vector<Fault> faults_of_products() {
+  const auto in = [](auto change) {
+    return [change] {
+      AsyncProtocol out = product_protocol(3, 2, {64, 64}, 1);
+      change(out);
+      return out;
+    };
+  };
+  return {
+      {"ReleasedWhileItsProductGoesOn", Kind::kOverwrite, 4,
+       in([](auto& p) { std::swap(group(p)[2], group(p)[3]); })},
+      {"HoldsAsManyItemsAsThereAreStages", Kind::kDeadlock, 4,
+       [] { return product_protocol(3, 2, {64}, 3); }},
+      {"StartsBeforeTheItemHasArrived", Kind::kUnfilledRead, 1,
+       in([](auto& p) { erase(group(p), kWait); })},
+      {"OneWarpReleasesForAll", Kind::kLeftover, 1,
+       in([](auto& p) { find(group(p), kArrive).first_warp_only = true; })},
+  };
+}
+INSTANTIATE_TEST_SUITE_P(Products, PlantedFault, testing::ValuesIn(faults_of_products()),
+                         testing::PrintToStringParamName());
+
+TEST(AsyncProtocol, ProductsThatHoldFewerItemsThanStagesAreSound) {
+  for (const int64_t stages : {2, 3, 4, 8}) {
+    for (int64_t held = 0; held < std::min<int64_t>(stages, 3); ++held) {
+      for (const int warps : {1, 4, 8}) {
+        const auto fault = prove(product_protocol(stages, warps, {64, 4096, 4096}, held));
+        EXPECT_FALSE(fault) << stages << " " << held << " " << warps << "\n" << fault->text();
+      }
+    }
+  }
+}
+
 TEST(AsyncProtocol, AFaultOfSideRowsTellsTheRows) {
   AsyncProtocol protocol = sound_unrolled_rows(2);
   protocol.roles[1].short_actions.clear();

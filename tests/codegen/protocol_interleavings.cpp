@@ -78,8 +78,9 @@ class Explorer {
 
   const ProtocolAction* next(Warp& warp) const {
     const ProtocolRole& role = protocol_.roles[warp.role];
-    for (; warp.item < items_; warp.item += role.step, warp.action = 0) {
-      const bool whole = rows_of(warp.item) == protocol_.item_rows || role.short_actions.empty();
+    for (; warp.item < items_ + role.drain; warp.item += role.step, warp.action = 0) {
+      const bool whole = warp.item >= items_ || rows_of(warp.item) == protocol_.item_rows ||
+                         role.short_actions.empty();
       const auto& actions = whole ? role.actions : role.short_actions;
       for (; warp.action < actions.size(); ++warp.action) {
         const ProtocolAction& action = actions[warp.action];
