@@ -524,7 +524,7 @@ void add_tensor_maps(const kir::Kernel& kernel, KernelSource& source) {
                                .offset_bytes = map.offset * element_bytes,
                                .swizzle = map.swizzle};
     for (uint32_t i = 0; i < map.buffer.index; ++i)
-      argument.buffer += is_argument(kernel.buffers[kir::BufferId{i}]) ? 1 : 0;
+      argument.buffer += is_argument(kernel.buffers[kir::BufferId{i}]) ? 1U : 0U;
     for (const kir::MapAxis& axis : map.axes) {
       TensorMapAxis& added = argument.axes.emplace_back();
       added.size = axis.size;
