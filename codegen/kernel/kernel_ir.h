@@ -35,6 +35,7 @@
 #include "fusion_ir/id.h"
 #include "fusion_ir/op.h"
 #include "fusion_ir/reduction_traits.h"
+#include "scheduler/analysis/cuda_units.h"
 
 namespace sinter::kir {
 
@@ -562,8 +563,8 @@ struct Mma {
 /// any two 8-bit floats, i32 for any two 8-bit integers. None if there is no such instruction.
 std::optional<DType> mma_accumulator(DType left, DType right);
 
-/// Threads that execute a Wgmma together, a warp group: four warps, from a multiple of 128 on.
-inline constexpr int64_t kWarpGroup = 128;
+/// Threads that execute a Wgmma together.
+using sinter::kWarpGroup;
 
 /// An operand of Wgmma in shared memory (PTX ISA, "wgmma", "Shared Memory Matrix Layout"). It has
 /// lines of `swizzle` bytes. Groups of eight lines lie without gaps and start at multiples of

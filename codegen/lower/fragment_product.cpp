@@ -1,5 +1,7 @@
 #include "codegen/lower/fragment_product.h"
 
+#include "scheduler/analysis/cuda_units.h"
+
 namespace sinter {
 
 using kir::ExprId;
@@ -13,8 +15,11 @@ constexpr int64_t kMatrices = 4;
 
 }  // namespace
 
+int64_t instruction_rows(const program::Tile& fragment) {
+  return program::MatrixShape{}.m * program::threads_of(fragment.place) / kWarp;
+}
 int64_t row_instructions(const program::Tile& fragment) {
-  return fragment.rows.extent / program::MatrixShape{}.m;
+  return fragment.rows.extent / instruction_rows(fragment);
 }
 int64_t column_instructions(const program::Tile& fragment) {
   return fragment.columns.extent / program::MatrixShape{}.n;
@@ -25,7 +30,7 @@ FragmentProduct::FragmentProduct(const ProgramScope& scope, const program::Contr
       builder_(scope.builder),
       contract_(contract),
       sum_(scope.tile(contract.accumulator)),
-      shape_(program::matrix_shape(scope.tile(contract.left).type)) {}
+      shape_(program::matrix_shape(sum_, scope.tile(contract.left).type)) {}
 
 FragmentProduct::Operand FragmentProduct::operand(program::TileId id, bool is_left,
                                                   int64_t groups) {
@@ -35,7 +40,7 @@ FragmentProduct::Operand FragmentProduct::operand(program::TileId id, bool is_le
           .shared = scope_.shared.at(id),
           .registers = builder_.declare_tile(tile.name + "_part", tile.type, groups,
                                              kRegisterBytes / bytes_of(tile.type)),
-          .begin = scope_.warp_begins.at(own),
+          .begin = scope_.part_begins.at(own),
           .is_transposed = tile.columns.axis == own,
           .is_left = is_left};
 }

@@ -38,7 +38,10 @@ class FragmentProduct {
   program::MatrixShape shape_;
 };
 
-/// Instructions of a fragment along its rows and columns.
+/// Rows of an instruction: 16 for each warp that executes it.
+int64_t instruction_rows(const program::Tile& fragment);
+/// Instructions of a fragment along its rows, and along its columns, in units of 8. Each warp holds
+/// 16 rows of one.
 int64_t row_instructions(const program::Tile& fragment);
 int64_t column_instructions(const program::Tile& fragment);
 

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "codegen/lower/fragment_product.h"
+#include "scheduler/analysis/cuda_units.h"
 
 namespace sinter {
 
@@ -11,9 +12,9 @@ using kir::VarId;
 
 namespace {
 
-// What a lane holds of one instruction (PTX ISA, "mma", accumulators): pairs of adjacent columns of
-// rows lane / 4 and lane / 4 + 8.
-constexpr int64_t kInstructionRows = program::MatrixShape{}.m;
+// What a lane holds of one instruction (PTX ISA, "mma" and "wgmma", accumulators): pairs of
+// adjacent columns of rows lane / 4 and lane / 4 + 8 of the 16 rows of its warp.
+constexpr int64_t kWarpRows = program::MatrixShape{}.m;
 constexpr int64_t kInstructionColumns = program::MatrixShape{}.n;
 constexpr int64_t kLanesOfRow = 4;
 constexpr int64_t kPair = 2;
@@ -34,14 +35,14 @@ void FragmentRegion::evaluate() {
   const DType index = tiles_.column_type();
   const program::AxisId n = tile_.columns.axis;
   const ExprId in_tile =
-      builder_.add(scope_.warp_begins.at(n),
+      builder_.add(scope_.part_begins.at(n),
                    builder_.mul(scope_.remainder(scope_.lane, kLanesOfRow), scope_.i32(kPair)));
   first_column_ = scope_.named(
       "first_column",
       builder_.add(builder_.cast(scope_.begins.at(n), index), builder_.cast(in_tile, index)));
   const ExprId end = builder_.add(
       scope_.begins.at(n),
-      scope_.wide(builder_.add(scope_.warp_begins.at(n), scope_.i32(tile_.columns.extent))));
+      scope_.wide(builder_.add(scope_.part_begins.at(n), scope_.i32(tile_.columns.extent))));
   builder_.when(
       builder_.less_equal(end, scope_.extents.at(n)), [&] { body(Predication::kNone); },
       [&] {
@@ -58,11 +59,14 @@ void FragmentRegion::body(Predication predication) {
 
 void FragmentRegion::evaluate_row(ExprId i, ExprId half, Predication predication) {
   const program::AxisId m = tile_.rows.axis;
-  const ExprId in_warp =
-      builder_.add(builder_.add(builder_.mul(i, scope_.i32(kInstructionRows)),
-                                builder_.mul(half, scope_.i32(kInstructionRows / 2))),
-                   builder_.div(scope_.lane, scope_.i32(kLanesOfRow)));
-  const ExprId in_tile = builder_.add(scope_.warp_begins.at(m), in_warp);
+  ExprId in_part = builder_.add(builder_.add(builder_.mul(i, scope_.i32(instruction_rows(tile_))),
+                                             builder_.mul(half, scope_.i32(kWarpRows / 2))),
+                                builder_.div(scope_.lane, scope_.i32(kLanesOfRow)));
+  if (const int64_t warps = program::threads_of(tile_.place) / kWarp; warps > 1) {
+    const ExprId warp = scope_.remainder(builder_.div(scope_.thread, scope_.i32(kWarp)), warps);
+    in_part = builder_.add(in_part, builder_.mul(warp, scope_.i32(kWarpRows)));
+  }
+  const ExprId in_tile = builder_.add(scope_.part_begins.at(m), in_part);
   const ExprId row = builder_.ref(
       builder_.declare("row", builder_.add(scope_.begins.at(m), scope_.wide(in_tile))));
   const int64_t columns = column_instructions(tile_);

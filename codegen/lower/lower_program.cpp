@@ -1,11 +1,17 @@
 #include "codegen/lower/lower_program.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "codegen/kernel/kernel_builder.h"
 #include "codegen/lower/fragment_product.h"
 #include "codegen/lower/fragment_region.h"
+#include "codegen/lower/group_product.h"
 #include "codegen/lower/operand_copies.h"
 #include "codegen/lower/program_scope.h"
+#include "codegen/lower/tensor_copies.h"
 #include "codegen/lower/tile_lowering.h"
+#include "codegen/protocol/async_protocol.h"
 #include "fusion_ir/integers.h"
 #include "fusion_ir/match.h"
 #include "scheduler/analysis/cuda_units.h"
@@ -21,8 +27,27 @@ using kir::VarId;
 using program::AxisId;
 using program::TileId;
 
-/// One traversal of a program. The loops that it enters set where the current part of each axis
-/// begins.
+/// The roles of warps in a program with a producer; without one all warps have both.
+enum class Role : uint8_t { kAll, kProducer, kConsumer };
+
+/// Throws if some interleaving of the warps breaks the protocol of a producer's pipeline.
+void prove_pipeline(const program::Program& program, const program::Pipeline& pipeline) {
+  std::vector<int64_t> copies;
+  for (const program::StepId id : pipeline.copies) {
+    const program::Tile& tile = program.tiles[std::get<program::Copy>(program.steps[id]).tile];
+    const int64_t line = tile.rows.extent * tile.line_columns() * bytes_of(tile.type);
+    copies.insert(copies.end(), static_cast<size_t>(tile.columns.extent / tile.line_columns()),
+                  line);
+  }
+  const auto warps = static_cast<int>(program.threads / kWarp);
+  for (const int64_t held : {0, 1}) {
+    const auto fault = prove(product_protocol(pipeline.stages, warps, copies, held));
+    if (fault) throw SinterException(fault->error());
+  }
+}
+
+/// One traversal of a program, or one for each role. The loops that it enters set where the current
+/// part of each axis begins.
 class ProgramLowering {
  public:
   ProgramLowering(const program::Program& program, const SegmentFacts& facts,
@@ -42,19 +67,69 @@ class ProgramLowering {
     std::vector<int64_t> values;
     for (const AxisId id : program_.axes.ids()) {
       const program::Axis& axis = program_.axes[id];
-      scope_.extents[id] = axis.is_launched ? builder_.param(builder_.add_param(axis.name))
-                                            : scope_.i64(axis.extent);
-      if (axis.is_launched) values.push_back(axis.extent);
+      scope_.extents[id] = scope_.i64(axis.extent);
+      if (!axis.is_launched) continue;
+      scope_.launched[id] = builder_.add_param(axis.name);
+      scope_.extents[id] = builder_.param(scope_.launched[id]);
+      values.push_back(axis.extent);
     }
-    kernel_.grid = {builder_.add_param("blocks"), 1};
+    blocks_ = builder_.add_param("blocks");
+    kernel_.grid = {blocks_, 1};
     values.push_back(program::block_count(program_));
     scope_.thread = builder_.special(kir::Special::kThreadIndex);
     for (const TileId id : program_.tiles.ids()) declare_shared(id);
-    steps(program_.body);
+    if (program_.producer) {
+      enter_roles(*program_.producer);
+    } else {
+      steps(program_.body);
+    }
     return {std::move(kernel_), std::move(values)};
   }
 
  private:
+  // ---- Roles
+
+  /// The producer walks over the blocks' tiles and starts their copies; the consumers walk over the
+  /// same tiles and do the rest.
+  void enter_roles(const program::Producer& producer) {
+    kernel_.threads += producer.threads;
+    for (const program::Step& step : program_.steps) {
+      const auto* pipeline = std::get_if<program::Pipeline>(&step);
+      if (pipeline == nullptr) continue;
+      SINTER_CHECK(!full_.valid(), "a program with a producer has one pipeline");
+      prove_pipeline(program_, *pipeline);
+      full_ = builder_.add_mbarriers("full", pipeline->stages, 1);
+      empty_ = builder_.add_mbarriers("empty", pipeline->stages, program_.threads / kWarp);
+      for (const program::StepId id : pipeline->copies)
+        tensor_copies_.emplace_back(scope_, tiles_, std::get<program::Copy>(program_.steps[id]));
+    }
+    builder_.init_mbarriers();
+    const ExprId consumers = scope_.i32(program_.threads);
+    builder_.when(
+        builder_.less(scope_.thread, consumers),
+        [&] {
+          builder_.comment("consumers");
+          builder_.append(kir::SetMaxRegisters{producer.consumer_registers, true});
+          walk_as(Role::kConsumer);
+        },
+        [&] {
+          builder_.comment("producer");
+          builder_.append(kir::SetMaxRegisters{producer.registers, false});
+          builder_.when(builder_.equal(scope_.thread, consumers),
+                        [&] { walk_as(Role::kProducer); });
+        });
+  }
+
+  void walk_as(Role role) {
+    role_ = role;
+    scope_.begins.clear();
+    scope_.part_begins.clear();
+    // Stages and phases go on from tile to tile.
+    stage_var_ = builder_.declare("stage", scope_.i32(0));
+    parity_var_ = builder_.declare("parity", scope_.i32(0));
+    steps(program_.body);
+  }
+
   void declare_shared(TileId id) {
     const program::Tile& tile = program_.tiles[id];
     if (tile.place != program::Place::kShared) return;
@@ -62,19 +137,47 @@ class ProgramLowering {
                                              .type = tile.type,
                                              .space = kir::Space::kShared,
                                              .access = kir::Access::kReadWrite,
+                                             .alignment = alignment_of(tile),
                                              .value = {},
                                              .count = elements_of(tile) * tile.stages});
   }
 
+  /// Of the pattern that a tensor copy and the products of warp groups swizzle by.
+  [[nodiscard]] int64_t alignment_of(const program::Tile& tile) const {
+    return program_.producer ? kir::swizzle_period(tile.line_columns() * bytes_of(tile.type))
+                             : kir::kSharedUnit;
+  }
+
+  /// True for steps of another role.
+  [[nodiscard]] bool is_of_others(const program::Step& step) const {
+    if (role_ != Role::kProducer) return false;
+    if (std::holds_alternative<program::Pipeline>(step)) return false;
+    const auto* nest = std::get_if<program::Nest>(&step);
+    return nest == nullptr || nest->binding != program::Binding::kBlock;
+  }
+
   void steps(const program::Steps& body) {
     for (const program::StepId id : body) {
+      if (is_of_others(program_.steps[id])) continue;
       std::visit(overloaded{[&](const program::Nest& nest) { lower(nest); },
-                            [&](const program::Pipeline& pipeline) { lower(pipeline); },
+                            [&](const program::Pipeline& pipeline) {
+                              if (role_ == Role::kProducer) {
+                                produce(pipeline);
+                              } else if (role_ == Role::kConsumer) {
+                                consume(pipeline);
+                              } else {
+                                lower(pipeline);
+                              }
+                            },
                             [&](const program::Copy&) {
                               SINTER_CHECK(false, "a copy outside of a pipeline");
                             },
                             [&](const program::Contract& contract) {
-                              FragmentProduct(scope_, contract).add(stage_);
+                              if (role_ == Role::kConsumer) {
+                                GroupProduct(scope_, contract).start(stage_);
+                              } else {
+                                FragmentProduct(scope_, contract).add(stage_);
+                              }
                             },
                             [&](const program::Region& region) {
                               FragmentRegion(scope_, list_, tiles_, region).evaluate();
@@ -86,12 +189,28 @@ class ProgramLowering {
   // ---- Loops
 
   void lower(const program::Nest& nest) {
-    if (nest.binding == program::Binding::kBlock) {
-      enter_blocks(nest);
+    if (nest.binding != program::Binding::kBlock) {
+      enter_parts(nest);
+      steps(nest.body);
+      return;
+    }
+    const ExprId block = scope_.wide(builder_.special(kir::Special::kBlockIndex));
+    if (nest.persistent_blocks == 0) {
+      lower_tile(nest, block);
+      return;
+    }
+    ExprId tiles = scope_.i64(1);
+    for (const program::Loop& loop : nest.loops) tiles = builder_.mul(tiles, count_of(loop));
+    builder_.loop("block_tile", block, scope_.named("tiles", tiles), builder_.param(blocks_), false,
+                  [&](ExprId tile) { lower_tile(nest, tile); });
+  }
+
+  /// One of the blocks' iterations.
+  void lower_tile(const program::Nest& nest, ExprId tile) {
+    enter_blocks(nest, tile);
+    if (role_ != Role::kProducer) {
       enter_lanes();
       for (const TileId id : program_.tiles.ids()) declare_fragment(id);
-    } else {
-      enter_warps(nest);
     }
     steps(nest.body);
   }
@@ -110,17 +229,21 @@ class ProgramLowering {
     block_steps_[loop.axis] = loop.step;
   }
 
-  /// The block's iteration of each loop. The last two loops are walked in groups of iterations of
-  /// the first of them.
-  void enter_blocks(const program::Nest& nest) {
+  /// The iteration of each loop in the blocks' iteration `tile` (i64). The last two loops are
+  /// walked in groups of iterations of the first of them.
+  void enter_blocks(const program::Nest& nest, ExprId tile) {
     SINTER_CHECK(nest.loops.size() >= 2, "blocks walk over rows and columns");
     const program::Loop& columns = nest.loops.back();
     const program::Loop& rows = nest.loops[nest.loops.size() - 2];
     const ExprId row_count = scope_.named(name_of(rows) + "_tiles", count_of(rows));
     const ExprId column_count = count_of(columns);
-    ExprId tile = scope_.wide(builder_.special(kir::Special::kBlockIndex));
     ExprId outer = scope_.i64(0);
-    if (nest.loops.size() > 2) {
+    const bool has_outer =
+        std::any_of(nest.loops.begin(), nest.loops.end() - 2, [&](const program::Loop& loop) {
+          return program_.axes[loop.axis].is_launched ||
+                 program_.axes[loop.axis].extent > loop.step;
+        });
+    if (has_outer) {
       const ExprId tiles = builder_.mul(row_count, column_count);
       outer = scope_.named("outer", builder_.div(tile, tiles));
       tile = scope_.named("tile", builder_.rem(tile, tiles));
@@ -138,33 +261,39 @@ class ProgramLowering {
     const ExprId group_tiles = builder_.mul(column_count, scope_.i64(nest.group));
     const ExprId group = scope_.named("group", builder_.div(tile, group_tiles));
     const ExprId first = builder_.mul(group, scope_.i64(nest.group));
+    // Numbers of tiles in a group are divided as i32 where the kernel's text bounds them.
+    const auto* of_group = builder_.as_integer(group_tiles);
+    const bool is_small =
+        of_group != nullptr && of_group->value <= std::numeric_limits<int32_t>::max();
+    const auto narrow = [&](ExprId x) { return is_small ? builder_.cast(x, DType::kI32) : x; };
     const ExprId group_rows = scope_.named(
-        "group_rows", builder_.min(builder_.sub(row_count, first), scope_.i64(nest.group)));
-    const ExprId in_group = scope_.named("in_group", builder_.rem(tile, group_tiles));
+        "group_rows", narrow(builder_.min(builder_.sub(row_count, first), scope_.i64(nest.group))));
+    const ExprId in_group = scope_.named("in_group", narrow(builder_.rem(tile, group_tiles)));
     const ExprId column = scope_.named("column_tile", builder_.div(in_group, group_rows));
-    begin(rows, builder_.add(first, builder_.rem(in_group, group_rows)));
-    begin(columns, column);
+    begin(rows, builder_.add(first, scope_.wide(builder_.rem(in_group, group_rows))));
+    begin(columns, scope_.wide(column));
   }
 
   void enter_lanes() { scope_.lane = scope_.named("lane", scope_.remainder(scope_.thread, kWarp)); }
 
-  /// The warp's iteration of each loop. All nests of warps of a program divide the block's tile
-  /// alike.
-  void enter_warps(const program::Nest& nest) {
-    if (!scope_.warp_begins.empty()) return;
-    ExprId left = builder_.div(scope_.thread, scope_.i32(kWarp));
+  /// The iteration of each loop of the warp or warp group. All nests of a program divide the
+  /// block's tile alike.
+  void enter_parts(const program::Nest& nest) {
+    if (!scope_.part_begins.empty()) return;
+    const bool of_warps = nest.binding == program::Binding::kWarp;
+    ExprId left = builder_.div(scope_.thread, scope_.i32(of_warps ? kWarp : kWarpGroup));
     for (size_t i = nest.loops.size(); i-- > 0;) {
       const program::Loop& loop = nest.loops[i];
       const int64_t count = block_steps_.at(loop.axis) / loop.step;
       const ExprId iteration = i == 0 ? left : scope_.remainder(left, count);
       left = builder_.div(left, scope_.i32(count));
-      scope_.warp_begins[loop.axis] = builder_.mul(iteration, scope_.i32(loop.step));
+      scope_.part_begins[loop.axis] = builder_.mul(iteration, scope_.i32(loop.step));
     }
   }
 
   void declare_fragment(TileId id) {
     const program::Tile& tile = program_.tiles[id];
-    if (tile.place != program::Place::kFragment) return;
+    if (tile.place == program::Place::kShared) return;
     const int64_t groups =
         row_instructions(tile) * column_instructions(tile) * kir::Mma::kAccumulatorGroups;
     const VarId var =
@@ -219,6 +348,58 @@ class ProgramLowering {
                   });
   }
 
+  /// Fills the stages for one tile of the block. The first wait for each stage passes at once.
+  void produce(const program::Pipeline& pipeline) {
+    int64_t bytes = 0;
+    for (const TensorCopies& copy : tensor_copies_) bytes += copy.bytes();
+    loop_over(pipeline, [&](ExprId step) {
+      const ExprId stage = builder_.ref(stage_var_);
+      const ExprId other = builder_.sub(scope_.i32(1), builder_.ref(parity_var_));
+      builder_.append(kir::MbarrierWait{empty_, stage, other});
+      builder_.append(kir::ExpectBytes{full_, stage, scope_.i32(bytes)});
+      const ExprId begin = builder_.mul(step, scope_.i32(pipeline.loop.step));
+      for (const TensorCopies& copy : tensor_copies_) copy.copy(begin, stage, full_);
+      advance_phase(pipeline);
+    });
+  }
+
+  /// Multiplies the stages of one tile of the block. The products of a stage go on while those of
+  /// the next one are started; then the stage is released.
+  void consume(const program::Pipeline& pipeline) {
+    const VarId before = builder_.declare("stage_before", scope_.i32(0));
+    const auto release = [&](ExprId condition) {
+      const ExprId first_lane = builder_.equal(scope_.lane, scope_.i32(0));
+      builder_.when(condition.valid() ? builder_.both(condition, first_lane) : first_lane, [&] {
+        builder_.append(kir::MbarrierArrive{empty_, builder_.ref(before)});
+      });
+    };
+    loop_over(pipeline, [&](ExprId step) {
+      stage_ = builder_.ref(stage_var_);
+      builder_.append(kir::MbarrierWait{full_, stage_, builder_.ref(parity_var_)});
+      steps(pipeline.body);
+      builder_.append(kir::WgmmaWait{.pending = 1});
+      release(builder_.less(scope_.i32(0), step));
+      builder_.assign(before, stage_);
+      advance_phase(pipeline);
+    });
+    builder_.append(kir::WgmmaWait{});
+    release({});
+  }
+
+  void loop_over(const program::Pipeline& pipeline, const std::function<void(ExprId)>& body) {
+    const int64_t extent = program_.axes[pipeline.loop.axis].extent;
+    builder_.loop("step", scope_.i32(0), scope_.i32(divided_up(extent, pipeline.loop.step)),
+                  scope_.i32(1), false, body);
+  }
+
+  /// The next stage; after the last one the first, in the next phase of the mbarriers.
+  void advance_phase(const program::Pipeline& pipeline) {
+    advance(stage_var_, pipeline.stages);
+    builder_.when(builder_.equal(builder_.ref(stage_var_), scope_.i32(0)), [&] {
+      builder_.assign(parity_var_, builder_.sub(scope_.i32(1), builder_.ref(parity_var_)));
+    });
+  }
+
   /// stage = (stage + 1) % stages.
   void advance(VarId stage, int64_t stages) {
     const ExprId next = builder_.add(builder_.ref(stage), scope_.i32(1));
@@ -234,6 +415,13 @@ class ProgramLowering {
   ProgramScope scope_;
   std::map<AxisId, int64_t> block_steps_;  ///< Elements of the block's part of each axis.
   ExprId stage_;                           ///< The pipeline's current stage, i32.
+  kir::ParamId blocks_;                    ///< Of the grid.
+
+  // With a producer:
+  Role role_ = Role::kAll;
+  std::vector<TensorCopies> tensor_copies_;
+  kir::MbarrierId full_, empty_;
+  VarId stage_var_, parity_var_;
 };
 
 }  // namespace

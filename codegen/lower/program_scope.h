@@ -15,11 +15,13 @@ struct ProgramScope {
   const program::Program& program;
   const SegmentFacts& facts;
   kir::KernelBuilder& builder;
-  std::map<program::AxisId, kir::ExprId> extents{};  ///< Elements of each axis, i64.
+  std::map<program::AxisId, kir::ExprId> extents{};    ///< Elements of each axis, i64.
+  std::map<program::AxisId, kir::ParamId> launched{};  ///< Of those that the launch gives.
   /// Where the block's part of each axis begins, i64.
   std::map<program::AxisId, kir::ExprId> begins{};
-  /// Where the warp's part begins in the block's, i32; only of axes that warps share.
-  std::map<program::AxisId, kir::ExprId> warp_begins{};
+  /// Where the part of the warp or warp group begins in the block's, i32; only of axes that they
+  /// share.
+  std::map<program::AxisId, kir::ExprId> part_begins{};
   std::map<program::TileId, kir::BufferId>
       shared{};  ///< All stages of a tile, one after the other.
   std::map<program::TileId, kir::VarId> fragments{};
@@ -54,7 +56,7 @@ inline int64_t chunk_elements(const program::Tile& tile) {
   return program::kChunkBytes / bytes_of(tile.type);
 }
 inline program::SharedLayout layout_of(const program::Tile& tile) {
-  return {.chunks = tile.columns.extent / chunk_elements(tile)};
+  return {.chunks = tile.line_columns() / chunk_elements(tile)};
 }
 
 /// Elements of a tile.

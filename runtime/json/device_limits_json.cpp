@@ -63,6 +63,8 @@ constexpr std::array kReals = {
                   kMostRate},
     Field<double>{"matrix_products_per_clock", &DeviceLimits::matrix_products_per_clock, kLeastRate,
                   kMostRate},
+    Field<double>{"group_products_per_clock", &DeviceLimits::group_products_per_clock, 0.0,
+                  kMostRate},
     Field<double>{"l2_bytes_per_clock", &DeviceLimits::l2_bytes_per_clock, kLeastRate, kMostRate},
     Field<double>{"memory_latency_ns", &DeviceLimits::memory_latency_ns, 0.0, kMostRate},
     Field<double>{"bytes_in_flight_per_sm", &DeviceLimits::bytes_in_flight_per_sm, 0.0, kMostRate},

@@ -9,6 +9,10 @@ namespace sinter {
 /// Threads of a warp.
 inline constexpr int64_t kWarp = 32;
 
+/// Threads of a warp group, whose four warps start at a multiple of four (PTX ISA, setmaxnreg and
+/// wgmma): sm_90a.
+inline constexpr int64_t kWarpGroup = 128;
+
 /// Bytes of a register.
 inline constexpr int64_t kRegisterBytes = 4;
 

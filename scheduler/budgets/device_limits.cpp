@@ -51,6 +51,7 @@ DeviceLimits hopper() {
   limits.most_cluster_blocks = kMostClusterBlocks;
   limits.has_setmaxnreg = limits.has_wgmma = true;
   limits.matrix_products_per_clock = 910.0;
+  limits.group_products_per_clock = 1700.0;
   return limits;
 }
 
@@ -59,6 +60,7 @@ DeviceLimits blackwell_data_center() {
   limits.compute_major = 10;
   limits.has_wgmma = false;  // tcgen05 replaces it.
   limits.matrix_products_per_clock = 1024.0;
+  limits.group_products_per_clock = 0.0;
   return limits;
 }
 

@@ -45,6 +45,8 @@ struct DeviceLimits {
   /// Multiply-adds of 16-bit elements with 32-bit sums per clock and SM by mma.sync; twice as many
   /// of 8-bit elements.
   double matrix_products_per_clock = 1024.0;
+  /// The same by wgmma, where has_wgmma.
+  double group_products_per_clock = 0.0;
   /// Bytes per clock between one SM and L2, reads plus writes; a lower bound. Policy losses on an
   /// H200 read 19.8 for each of 132 SMs at 1755 MHz
   /// (benchmarks/results/h200_2026-11-24_suite_f32.json, docs/experiments/constants_cost.md); used

@@ -40,6 +40,16 @@ int64_t register_cap(const DeviceLimits& limits, int64_t threads, int64_t blocks
   return std::min(limits.registers_per_thread, share / kRegisterStep * kRegisterStep);
 }
 
+int64_t raised_register_cap(const DeviceLimits& limits, int64_t consumer_threads,
+                            int64_t producer_threads, int64_t kept, int64_t blocks) {
+  constexpr int64_t kMost = 240;
+  const int64_t threads = consumer_threads + producer_threads;
+  const int64_t launch =
+      register_cap(limits, threads, blocks) / kPassedRegisters * kPassedRegisters;
+  const int64_t left = launch * threads - kept * producer_threads;
+  return std::min(left / consumer_threads / kPassedRegisters * kPassedRegisters, kMost);
+}
+
 int64_t resident_blocks(const DeviceLimits& limits, int64_t threads, int64_t registers,
                         int64_t shared_bytes) {
   if (threads > limits.threads_per_block || registers > limits.registers_per_thread ||

@@ -53,6 +53,13 @@ int64_t fewest_registers(int64_t registers, int64_t tile);
 /// at most 255.
 int64_t register_cap(const DeviceLimits& limits, int64_t threads, int64_t blocks);
 
+/// Registers per thread are passed on in steps of so many, up to 240 (PTX ISA, setmaxnreg).
+inline constexpr int64_t kPassedRegisters = 8;
+/// Most registers of a consumer thread after producer threads have kept `kept` of theirs and passed
+/// the rest on. All threads start with register_cap() registers.
+int64_t raised_register_cap(const DeviceLimits& limits, int64_t consumer_threads,
+                            int64_t producer_threads, int64_t kept, int64_t blocks);
+
 /// Resident blocks per SM with these resources: the least of the limits on threads, blocks,
 /// registers and shared memory. Zero if not even one fits.
 int64_t resident_blocks(const DeviceLimits& limits, int64_t threads, int64_t registers,

@@ -10,8 +10,11 @@
 #include "scheduler/budgets/budget.h"
 #include "scheduler/cost/cost_model.h"
 #include "scheduler/program/operand_copy.h"
+#include "scheduler/program/operand_map.h"
 #include "scheduler/program/program_walks.h"
+#include "scheduler/program/shared_layout.h"
 #include "scheduler/schedule/family_names.h"
+#include "scheduler/schedule/pipeline.h"
 #include "scheduler/schedule/row_schedule.h"
 
 namespace sinter {
@@ -39,6 +42,10 @@ constexpr double kLinesOfStore = 8.0;
 /// longer for f8: (8192, 4096, 4096) in 826 us on an H100, 670 in bf16.
 constexpr double kF8Rate90 = 0.8;
 
+/// Registers per thread that the producer keeps. Its addresses and coordinates do not fit the
+/// fewest that setmaxnreg can leave, 24; it leaves 232 to each of 256 threads.
+constexpr int64_t kMatmulProducerRegisters = 40;
+
 /// Most elements of the contracted axis, so that a counter of steps fits 31 bits.
 constexpr double kMostContracted = 0x1p35;
 
@@ -60,6 +67,16 @@ constexpr std::array kBlockTiles = {
     BlockTile{32, 32, 2, 2},   BlockTile{16, 128, 1, 4},  BlockTile{16, 64, 1, 4},
     BlockTile{16, 32, 1, 2},
 };
+
+/// Those of warp groups, one to two of 64 or 128 rows.
+constexpr std::array kGroupTiles = {
+    BlockTile{128, 256, 8, 1}, BlockTile{256, 128, 8, 1}, BlockTile{128, 192, 8, 1},
+    BlockTile{128, 128, 8, 1}, BlockTile{128, 64, 8, 1},  BlockTile{64, 256, 4, 2},
+    BlockTile{64, 128, 4, 2},  BlockTile{64, 64, 4, 2},
+};
+/// Most stages that they are offered. With more, no SM has more bytes on their way than memory
+/// needs.
+constexpr int64_t kMostGroupStages = 8;
 
 Rejection refused(std::string rule, double value, double limit, std::string unit, ValueId at,
                   std::string remedy) {
@@ -96,14 +113,8 @@ bool has_matrix_instruction(DType type) {
   unreachable();
 }
 
-bool is_f8(DType type) { return type == DType::kF8E4M3 || type == DType::kF8E5M2; }
-
-/// True if an operand of the contraction is f8.
-bool has_f8(const SegmentFacts& facts) {
-  const ContractedSpace& contraction = *facts.space.contraction;
-  return is_f8(facts.fusion.values[contraction.rows.value].type) ||
-         is_f8(facts.fusion.values[contraction.columns.value].type);
-}
+/// True for schedules of a producer and warp groups.
+bool has_producer(const MatmulParameters& own) { return own.consumer_registers > 0; }
 
 /// Loads of the segment's other tensors and stores, per element of the result.
 struct Epilogue {
@@ -121,6 +132,53 @@ Epilogue epilogue_of(const SegmentFacts& facts) {
   return out;
 }
 
+bool is_f8(DType type) { return type == DType::kF8E4M3 || type == DType::kF8E5M2; }
+
+/// True if an operand of the contraction is f8.
+bool has_f8(const SegmentFacts& facts) {
+  const ContractedSpace& contraction = *facts.space.contraction;
+  return is_f8(facts.fusion.values[contraction.rows.value].type) ||
+         is_f8(facts.fusion.values[contraction.columns.value].type);
+}
+
+/// Checks what schedules of a producer and warp groups need besides.
+std::optional<Rejection> check_groups(const SegmentFacts& facts, const Schedule& schedule,
+                                      const DeviceLimits& limits) {
+  const auto& own = std::get<MatmulParameters>(schedule.parameters);
+  const auto broken = [&](std::string rule, int64_t value, int64_t limit, std::string unit,
+                          std::string remedy) {
+    return rejected(schedule, std::move(rule), value, limit, std::move(unit), std::move(remedy));
+  };
+  if (!limits.has_wgmma || !limits.has_setmaxnreg || !limits.has_bulk_copy)
+    return broken("the device has no matrix instructions of warp groups", limits.compute_major, 9,
+                  "compute capability", "use consumer_registers 0 and persistent_blocks 0");
+  const int64_t threads = schedule.threads_per_block();
+  constexpr int64_t kWarpsOfGroup = kWarpGroup / kWarp;
+  if (threads % kWarpGroup != 0 || own.row_warps % kWarpsOfGroup != 0)
+    return broken("a warp group has four warps, which share its rows", own.row_warps, kWarpsOfGroup,
+                  "warps", "use a multiple of 128 threads, and of 4 row_warps");
+  if (threads + kProducerThreads > limits.threads_per_block)
+    return broken("a block has no threads left for the producer", threads,
+                  limits.threads_per_block - kProducerThreads, "threads", "use fewer threads");
+  const int64_t most = raised_register_cap(limits, threads, kProducerThreads,
+                                           kMatmulProducerRegisters, schedule.min_blocks_per_sm);
+  if (own.consumer_registers % kPassedRegisters != 0 || own.consumer_registers > most ||
+      own.consumer_registers < kMatmulProducerRegisters)
+    return broken("warp groups ask for more registers than the producer leaves",
+                  own.consumer_registers, most, "registers",
+                  "use fewer threads, or promise fewer blocks");
+  if (has_f8(facts))
+    return broken("matrix instructions of warp groups sum 8-bit floats with fewer bits than f32", 1,
+                  2, "bytes", "use consumer_registers 0 and persistent_blocks 0");
+  if (facts.space.contraction->contracted() == 0)
+    return broken("a tensor map has no empty axis", 0, 1, "elements",
+                  "use consumer_registers 0 and persistent_blocks 0");
+  for (const bool of_rows : {true, false}) {
+    if (auto map = program::operand_map(facts, of_rows, kName); !map) return map.error();
+  }
+  return std::nullopt;
+}
+
 std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedule& schedule,
                                         const DeviceLimits& limits) {
   if (auto rejection = check_vector_width(schedule)) return rejection;
@@ -136,10 +194,13 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
       threads > limits.threads_per_block)
     return broken("a block is whole warps, and one row slot", threads, limits.threads_per_block,
                   "threads", "use 128 or 256 threads and rows_per_block 1");
-  if (schedule.unroll != 1 || !schedule.kept.empty() || schedule.persistent_blocks != 0)
-    return broken("matmul schedules unroll nothing, keep nothing, and have a block for each tile",
-                  schedule.unroll, 1, "vectors",
-                  "use unroll 1, persistent_blocks 0 and no keep lines");
+  if (schedule.unroll != 1 || !schedule.kept.empty())
+    return broken("matmul schedules unroll nothing and keep nothing", schedule.unroll, 1, "vectors",
+                  "use unroll 1 and no keep lines");
+  if ((schedule.persistent_blocks > 0) != has_producer(own))
+    return broken("blocks of a producer and warp groups are persistent, and no others",
+                  schedule.persistent_blocks, has_producer(own) ? 1 : 0, "blocks",
+                  "set both persistent_blocks and consumer_registers, or neither");
   constexpr int64_t kMostTile = 256;
   for (const int64_t extent : {own.tile_rows, own.tile_columns, own.tile_depth}) {
     if (extent < 1 || extent > kMostTile)
@@ -151,6 +212,9 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
       own.tile_columns % (warps / own.row_warps) != 0)
     return broken("a block's tile does not split evenly over its warps", own.row_warps, warps,
                   "warps", "use row_warps that divide the warps of a block");
+  if (has_producer(own)) {
+    if (auto rejection = check_groups(facts, schedule, limits)) return rejection;
+  }
   constexpr int64_t kMostStages = 16;
   if (own.pipeline_stages < 2 || own.pipeline_stages > kMostStages)
     return broken("a pipeline has from 2 to 16 stages", own.pipeline_stages, kMostStages, "stages",
@@ -163,12 +227,15 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
 }
 
 /// Products of matrix instructions per clock and SM.
-double matrix_rate(const SegmentFacts& facts, const DeviceLimits& limits) {
+double matrix_rate(const SegmentFacts& facts, const Schedule& schedule,
+                   const DeviceLimits& limits) {
+  constexpr double kBytesOfRate = 2.0;
+  const auto bytes = static_cast<double>(facts.space.contraction->rows.element_bytes);
+  if (schedule.consumer_registers() > 0)
+    return limits.group_products_per_clock * kBytesOfRate / bytes;
   if (has_f8(facts) && limits.compute_major == 9)
     return kF8Rate90 * limits.matrix_products_per_clock;
-  constexpr double kBytesOfRate = 2.0;
-  return limits.matrix_products_per_clock * kBytesOfRate /
-         static_cast<double>(facts.space.contraction->rows.element_bytes);
+  return limits.matrix_products_per_clock * kBytesOfRate / bytes;
 }
 
 std::optional<Rejection> check_device(const SegmentFacts& facts, const DeviceLimits& limits) {
@@ -236,28 +303,34 @@ class ProgramBuilder {
   program::Program run() {
     out_.name = facts_.fusion.name;
     out_.threads = schedule_.threads_per_block();
+    if (has_producer(own_)) {
+      out_.producer = {.threads = kProducerThreads,
+                       .registers = kMatmulProducerRegisters,
+                       .consumer_registers = own_.consumer_registers};
+    }
     add_axes();
     const program::Span rows{.axis = m_, .extent = own_.tile_rows};
     const program::Span columns{.axis = n_, .extent = own_.tile_columns};
     const program::TileId left = operand("left", true, rows);
     const program::TileId right = operand("right", false, columns);
     const int64_t column_warps = out_.threads / kWarp / own_.row_warps;
-    warp_rows_ = {.axis = m_, .extent = own_.tile_rows / own_.row_warps};
-    warp_columns_ = {.axis = n_, .extent = own_.tile_columns / column_warps};
-    const program::TileId sum =
-        out_.tiles.push_back({.name = "sum",
-                              .type = facts_.fusion.values[contraction_.value].type,
-                              .place = program::Place::kFragment,
-                              .rows = warp_rows_,
-                              .columns = warp_columns_});
-    const program::StepId contract = in_warps(program::Contract{
+    const int64_t row_parts = out_.producer ? own_.row_warps * kWarp / kWarpGroup : own_.row_warps;
+    part_rows_ = {.axis = m_, .extent = own_.tile_rows / row_parts};
+    part_columns_ = {.axis = n_, .extent = own_.tile_columns / column_warps};
+    const program::TileId sum = out_.tiles.push_back(
+        {.name = "sum",
+         .type = facts_.fusion.values[contraction_.value].type,
+         .place = out_.producer ? program::Place::kGroupFragment : program::Place::kFragment,
+         .rows = part_rows_,
+         .columns = part_columns_});
+    const program::StepId contract = in_parts(program::Contract{
         .fn = contract_op(facts_).fn, .accumulator = sum, .left = left, .right = right});
     const program::StepId pipeline =
         out_.steps.push_back(program::Pipeline{.loop = {.axis = k_, .step = own_.tile_depth},
                                                .stages = own_.pipeline_stages,
                                                .copies = std::move(copies_),
                                                .body = {contract}});
-    const program::StepId region = in_warps(
+    const program::StepId region = in_parts(
         program::Region{.tile = sum, .value = contraction_.value, .width = schedule_.vector_width});
     const program::StepId blocks =
         out_.steps.push_back(program::Nest{.binding = program::Binding::kBlock,
@@ -265,6 +338,7 @@ class ProgramBuilder {
                                                      {.axis = m_, .step = own_.tile_rows},
                                                      {.axis = n_, .step = own_.tile_columns}},
                                            .group = kRowTilesOfGroup,
+                                           .persistent_blocks = schedule_.persistent_blocks,
                                            .body = {pipeline, region}});
     out_.body.push_back(blocks);
     return std::move(out_);
@@ -296,7 +370,7 @@ class ProgramBuilder {
 
   program::TileId operand(const char* name, bool of_rows, const program::Span& span) {
     const TensorAccess& access = of_rows ? contraction_.rows : contraction_.columns;
-    const program::OperandCopy copy = program::operand_copy(facts_, of_rows);
+    const program::OperandCopy copy = copy_of(of_rows, access.element_bytes);
     const program::Span depth{.axis = k_, .extent = own_.tile_depth};
     const program::TileId tile =
         out_.tiles.push_back({.name = name,
@@ -304,19 +378,35 @@ class ProgramBuilder {
                               .place = program::Place::kShared,
                               .rows = copy.contracted_is_inner ? span : depth,
                               .columns = copy.contracted_is_inner ? depth : span,
-                              .stages = own_.pipeline_stages});
+                              .stages = own_.pipeline_stages,
+                              .line = copy.kind == program::CopyKind::kTensor ? copy.width : 0});
     copies_.push_back(out_.steps.push_back(
         program::Copy{.tile = tile, .of_rows = of_rows, .kind = copy.kind, .width = copy.width}));
     return tile;
   }
 
-  /// The step in every warp, on its part of the block's tile.
-  program::StepId in_warps(program::Step step) {
+  /// A tensor map copies lines of up to 128 bytes, the longest that a product takes.
+  [[nodiscard]] program::OperandCopy copy_of(bool of_rows, int64_t element_bytes) const {
+    if (!out_.producer) return program::operand_copy(facts_, of_rows);
+    const auto map = program::operand_map(facts_, of_rows, kName);
+    SINTER_CHECK(map.has_value(), "check_groups() accepts the schedule");
+    const bool contracted_is_inner = map->contracted_is_inner();
+    const int64_t inner = contracted_is_inner ? own_.tile_depth
+                          : of_rows           ? own_.tile_rows
+                                              : own_.tile_columns;
+    return {.contracted_is_inner = contracted_is_inner,
+            .kind = program::CopyKind::kTensor,
+            .width = std::min(inner, program::kLineBytes / element_bytes)};
+  }
+
+  /// The step in every warp or warp group, on its part of the block's tile.
+  program::StepId in_parts(program::Step step) {
     const program::StepId inner = out_.steps.push_back(std::move(step));
-    return out_.steps.push_back(program::Nest{.binding = program::Binding::kWarp,
-                                              .loops = {{.axis = m_, .step = warp_rows_.extent},
-                                                        {.axis = n_, .step = warp_columns_.extent}},
-                                              .body = {inner}});
+    return out_.steps.push_back(program::Nest{
+        .binding = out_.producer ? program::Binding::kWarpGroup : program::Binding::kWarp,
+        .loops = {{.axis = m_, .step = part_rows_.extent},
+                  {.axis = n_, .step = part_columns_.extent}},
+        .body = {inner}});
   }
 
   const SegmentFacts& facts_;
@@ -325,7 +415,7 @@ class ProgramBuilder {
   const MatmulParameters& own_;
   program::Program out_;
   program::AxisId batch_, m_, n_, k_;
-  program::Span warp_rows_, warp_columns_;
+  program::Span part_rows_, part_columns_;
   program::Steps copies_;
 };
 
@@ -346,7 +436,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_program(const SegmentFacts& f
   if (auto rejection = program::check(program, kName))
     return tl::make_unexpected(with_tensor(*rejection, facts, schedule));
   ResourceEstimate estimate;
-  estimate.threads = program.threads;
+  estimate.threads = program.threads + (program.producer ? program.producer->threads : 0);
   estimate.tile_registers = program::fragment_words(program);
   estimate.registers =
       kBaseRegisters + estimate.tile_registers + program::copy_words(program) + stage.live_values;
@@ -359,7 +449,19 @@ tl::expected<ResourceEstimate, Rejection> estimate_program(const SegmentFacts& f
   }
   estimate.shared_bytes = program::shared_bytes(program);
   estimate.blocks = program::block_count(program);
-  complete(estimate, limits, schedule.min_blocks_per_sm);
+  if (program.producer) {
+    // The kernel starts with the registers of the launch, and warp groups then ask for more.
+    const int64_t needed = estimate.registers;
+    const int64_t raised = program.producer->consumer_registers;
+    estimate.registers =
+        std::min(needed, register_cap(limits, estimate.threads, schedule.min_blocks_per_sm));
+    complete(estimate, limits, schedule.min_blocks_per_sm);
+    estimate.registers = needed;
+    estimate.register_cap = raised;
+    estimate.spilled_registers = std::max<int64_t>(0, needed - raised);
+  } else {
+    complete(estimate, limits, schedule.min_blocks_per_sm);
+  }
   estimate.bytes_in_flight_per_sm =
       program::traffic(program).outstanding_bytes * static_cast<double>(estimate.blocks_per_sm);
   if (auto rejection = over_budget(facts, schedule, estimate, limits))
@@ -373,7 +475,7 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
   const CostConstants& constants = limits.cost;
   const program::Traffic traffic = program::traffic(program);
   const auto sms = static_cast<double>(limits.sm_count);
-  const auto blocks = static_cast<double>(estimate.blocks);
+  const auto blocks = static_cast<double>(program::tile_count(program));
   const double clocks_per_us = limits.clock_mhz;
   const Epilogue epilogue = epilogue_of(facts);
   const double elements =
@@ -396,7 +498,7 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
   // as a 2-norm.
   const double in_flight = std::max(traffic.outstanding_bytes * beside, 1.0);
   out.memory_us *= std::hypot(1.0, limits.bytes_in_flight_per_sm / in_flight);
-  const double products_per_clock = matrix_rate(facts, limits);
+  const double products_per_clock = matrix_rate(facts, schedule, limits);
   const double shared_bytes = traffic.copied_bytes + traffic.shared_read_bytes;
   out.matrix_us = traffic.products / (products_per_clock * clocks_per_us * busy);
   out.l2_us = l2_read_time(
@@ -424,6 +526,15 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
   const auto tile = static_cast<double>(own.tile_rows * own.tile_columns);
   const double stores_us =
       tile / kElementsOfStore * kLinesOfStore / (kStoreLinesPerClock * clocks_per_us);
+  if (program.producer) {
+    // The producer loads during the epilogues of the tiles, but the warp groups multiply nothing.
+    out.matrix_us += of_sm * stores_us;
+    out.block_latency_us = stores_us + 2.0 * constants.memory_wait_ns / 1000.0;
+    out.exposed_us = out.block_latency_us;
+    out.total_us = out.launch_us + out.exposed_us +
+                   std::max({out.matrix_us, out.memory_us, out.l2_us, out.shared_us});
+    return out;
+  }
   out.block_latency_us = waits_us + stores_us + 2.0 * constants.memory_wait_ns / 1000.0;
   out.exposed_us = std::ceil(of_sm / beside) * out.block_latency_us;
   out.total_us = out.launch_us + throughput + out.exposed_us;
@@ -449,63 +560,112 @@ Prediction predict_matmul(const SegmentFacts& facts, const Schedule& schedule,
                          distribute(facts, {}).stages[0], estimate, limits);
 }
 
-Proposal propose_matmul(const SegmentFacts& facts, const DeviceLimits& limits) {
-  Proposal proposal;
-  if (auto rejection = refuse_matmul(facts)) {
-    proposal.rejections.push_back(*rejection);
-    return proposal;
+namespace {
+
+/// Builds the schedules that a segment is offered.
+class Proposer {
+ public:
+  Proposer(const SegmentFacts& facts, const DeviceLimits& limits)
+      : facts_(facts), limits_(limits), list_(distribute(facts, {})) {
+    const ContractedSpace& contraction = *facts.space.contraction;
+    for (size_t i = contraction.batch_dimensions; i < facts.space.row_dimensions; ++i)
+      rows_ *= facts.space.dimensions[i].size;
   }
-  if (auto rejection = check_device(facts, limits)) {
-    proposal.rejections.push_back(*rejection);
-    return proposal;
+
+  Proposal run() {
+    for (const BlockTile& shape : kBlockTiles) {
+      if (is_wasteful(shape)) continue;
+      // A tile of so few columns reads the rows' operand for more blocks than wider ones.
+      if (shape.tile_rows == 16 && shape.tile_columns == 32 && facts_.space.columns > 32) continue;
+      for (const int64_t depth_bytes : {64, 128}) {
+        for (const int64_t stages : {3, 4, 6}) offer(schedule_of(shape, depth_bytes, stages));
+      }
+    }
+    if (limits_.has_wgmma) offer_groups();
+    if (proposal_.candidates.empty() && nearest_) proposal_.rejections.push_back(*nearest_);
+    return std::move(proposal_);
   }
-  const ContractedSpace& contraction = *facts.space.contraction;
-  const int64_t operand_bytes = contraction.rows.element_bytes;
-  int64_t rows = 1;
-  for (size_t i = contraction.batch_dimensions; i < facts.space.row_dimensions; ++i)
-    rows *= facts.space.dimensions[i].size;
-  const int64_t width = facts.space.columns % 2 == 0 ? 2 : 1;
-  const StageList list = distribute(facts, {});
-  const Stage& stage = list.stages[0];
-  std::optional<Rejection> nearest;
-  for (const BlockTile& shape : kBlockTiles) {
-    // A tile of twice the rows or columns computes as much for nothing.
-    if (shape.tile_rows > 16 && shape.tile_rows >= 2 * rows) continue;
-    if (shape.tile_columns > 32 && shape.tile_columns >= 2 * facts.space.columns) continue;
-    // A tile of so few columns reads the rows' operand for more blocks than wider ones.
-    if (shape.tile_rows == 16 && shape.tile_columns == 32 && facts.space.columns > 32) continue;
-    for (const int64_t depth_bytes : {64, 128}) {
-      for (const int64_t stages : {3, 4, 6}) {
-        Schedule schedule{.family = std::string(kName),
-                          .parameters = MatmulParameters{.tile_rows = shape.tile_rows,
-                                                         .tile_columns = shape.tile_columns,
-                                                         .tile_depth = depth_bytes / operand_bytes,
-                                                         .row_warps = shape.row_warps,
-                                                         .pipeline_stages = stages},
-                          .threads_per_row = kWarp * shape.row_warps * shape.column_warps,
-                          .rows_per_block = 1,
-                          .vector_width = width,
-                          .unroll = 1,
-                          .min_blocks_per_sm = 1};
-        if (auto rejection = check_schedule(facts, schedule, limits)) {
-          nearest = with_tensor(*rejection, facts, schedule);
-          continue;
-        }
-        const program::Program program = matmul_program(facts, schedule);
-        auto estimate = estimate_program(facts, schedule, program, stage, limits);
-        if (!estimate) {
-          nearest = estimate.error();
-          continue;
-        }
-        if (estimate->registers > estimate->register_cap) continue;
-        const Prediction predicted =
-            predict_program(facts, schedule, program, stage, *estimate, limits);
-        proposal.candidates.push_back({std::move(schedule), *estimate, predicted});
+
+ private:
+  /// A tile of twice the rows or columns computes as much for nothing.
+  [[nodiscard]] bool is_wasteful(const BlockTile& shape) const {
+    return (shape.tile_rows > 16 && shape.tile_rows >= 2 * rows_) ||
+           (shape.tile_columns > 32 && shape.tile_columns >= 2 * facts_.space.columns);
+  }
+
+  [[nodiscard]] Schedule schedule_of(const BlockTile& shape, int64_t depth_bytes,
+                                     int64_t stages) const {
+    const int64_t operand_bytes = facts_.space.contraction->rows.element_bytes;
+    return {.family = std::string(kName),
+            .parameters = MatmulParameters{.tile_rows = shape.tile_rows,
+                                           .tile_columns = shape.tile_columns,
+                                           .tile_depth = depth_bytes / operand_bytes,
+                                           .row_warps = shape.row_warps,
+                                           .pipeline_stages = stages},
+            .threads_per_row = kWarp * shape.row_warps * shape.column_warps,
+            .rows_per_block = 1,
+            .vector_width = facts_.space.columns % 2 == 0 ? 2 : 1,
+            .unroll = 1,
+            .min_blocks_per_sm = 1};
+  }
+
+  /// Schedules of a producer and warp groups, with as many stages as fit or one less.
+  void offer_groups() {
+    for (const BlockTile& shape : kGroupTiles) {
+      if (shape.tile_rows > 64 && is_wasteful(shape)) continue;
+      Schedule schedule = schedule_of(shape, program::kLineBytes, 2);
+      auto& own = std::get<MatmulParameters>(schedule.parameters);
+      own.consumer_registers =
+          raised_register_cap(limits_, schedule.threads_per_block(), kProducerThreads,
+                              kMatmulProducerRegisters, schedule.min_blocks_per_sm);
+      schedule.persistent_blocks = limits_.sm_count;
+      if (auto rejection = check_schedule(facts_, schedule, limits_)) {
+        nearest_ = with_tensor(*rejection, facts_, schedule);
+        continue;
+      }
+      const program::Program program = matmul_program(facts_, schedule);
+      schedule.persistent_blocks = std::min(limits_.sm_count, program::tile_count(program));
+      const int64_t stage_bytes = program::shared_bytes(program) / own.pipeline_stages;
+      const int64_t most = std::min(limits_.shared_bytes_per_block / stage_bytes, kMostGroupStages);
+      for (const int64_t stages : {most, most - 1}) {
+        own.pipeline_stages = stages;
+        if (stages >= 2 && schedule.persistent_blocks > 0) offer(schedule);
       }
     }
   }
-  if (proposal.candidates.empty() && nearest) proposal.rejections.push_back(*nearest);
-  return proposal;
+
+  void offer(Schedule schedule) {
+    if (auto rejection = check_schedule(facts_, schedule, limits_)) {
+      nearest_ = with_tensor(*rejection, facts_, schedule);
+      return;
+    }
+    const program::Program program = matmul_program(facts_, schedule);
+    auto estimate = estimate_program(facts_, schedule, program, list_.stages[0], limits_);
+    if (!estimate) {
+      nearest_ = estimate.error();
+      return;
+    }
+    if (estimate->registers > estimate->register_cap) return;
+    const Prediction predicted =
+        predict_program(facts_, schedule, program, list_.stages[0], *estimate, limits_);
+    proposal_.candidates.push_back({std::move(schedule), *estimate, predicted});
+  }
+
+  const SegmentFacts& facts_;
+  const DeviceLimits& limits_;
+  const StageList list_;
+  int64_t rows_ = 1;  ///< Of one batch.
+  Proposal proposal_;
+  std::optional<Rejection> nearest_;
+};
+
+}  // namespace
+
+Proposal propose_matmul(const SegmentFacts& facts, const DeviceLimits& limits) {
+  auto rejection = refuse_matmul(facts);
+  if (!rejection) rejection = check_device(facts, limits);
+  if (rejection) return {.candidates = {}, .rejections = {*rejection}};
+  return Proposer(facts, limits).run();
 }
 
 }  // namespace sinter

@@ -172,7 +172,6 @@ class Draw {
     constexpr int64_t kMostGroups = 4;
     constexpr int64_t kMostStagesPerGroup = 4;
     // The groups together consist of whole warp groups of four warps.
-    constexpr int64_t kWarpGroup = 128;
     out.threads_per_row = int64_t{32} << below(5);
     // Blocks of a cluster each copy whole, aligned 16 bytes; this holds more often in small
     // clusters.

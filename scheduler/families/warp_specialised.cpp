@@ -22,7 +22,6 @@ namespace sinter {
 namespace {
 
 constexpr std::string_view kName = kWarpSpecialised;
-constexpr int64_t kWarpGroup = 128;
 constexpr int64_t kMostStages = 16;
 constexpr int64_t kMostGroups = 4;
 /// Most rows per iteration of a group (unroll-and-jam): beyond, the kept values of the rows exceed
@@ -42,9 +41,7 @@ constexpr int64_t kStageCounts[] = {2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 15, 16};
 /// Pipeline stages per group that are tried with several rows per stage: at least one is filled
 /// while another is in use.
 constexpr int64_t kUnrolledSlotCounts[] = {2, 3, 4, 6, 8};
-constexpr int64_t kCopyBytes = 16;              // Granularity of cp.async.bulk (PTX ISA).
-constexpr int64_t kMostComputeRegisters = 240;  // Limit of setmaxnreg (PTX ISA).
-constexpr int64_t kRegisterStep = 8;
+constexpr int64_t kCopyBytes = 16;  // Granularity of cp.async.bulk (PTX ISA).
 /// Factor of ptxas' registers for a pipelined kernel over the estimate of its rows: mbarrier
 /// addresses, parities and the next row's values. An estimate of 73 spilled under a cap of 80, one
 /// of 83 did not under 96.
@@ -145,7 +142,7 @@ int64_t elastic_registers(const SegmentFacts& facts, const Schedule& schedule,
 /// Registers per thread that the launch can give when `blocks` blocks share an SM.
 int64_t launch_registers(const DeviceLimits& limits, const Schedule& schedule, int64_t blocks) {
   const int64_t cap = register_cap(limits, specialised_threads(schedule), blocks);
-  return cap / kRegisterStep * kRegisterStep;
+  return cap / kPassedRegisters * kPassedRegisters;
 }
 
 PipelineRegisters registers_of(const Schedule& schedule, int64_t needed,
@@ -156,10 +153,8 @@ PipelineRegisters registers_of(const Schedule& schedule, int64_t needed,
 
 /// Registers per consumer thread after the producer has released its own (setmaxnreg).
 int64_t raised_registers(const DeviceLimits& limits, const Schedule& schedule, int64_t blocks) {
-  const int64_t pool = launch_registers(limits, schedule, blocks) * specialised_threads(schedule);
-  const int64_t left = pool - kProducerRegisters * kProducerThreads;
-  return std::min(left / schedule.threads_per_block() / kRegisterStep * kRegisterStep,
-                  kMostComputeRegisters);
+  return raised_register_cap(limits, schedule.threads_per_block(), kProducerThreads,
+                             kProducerRegisters, blocks);
 }
 
 std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedule& schedule,
@@ -232,7 +227,7 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
   const int64_t raised = schedule.consumer_registers();
   if (raised != 0) {
     const int64_t limit = raised_registers(limits, schedule, schedule.min_blocks_per_sm);
-    if (!limits.has_setmaxnreg || raised % kRegisterStep != 0 || raised > limit ||
+    if (!limits.has_setmaxnreg || raised % kPassedRegisters != 0 || raised > limit ||
         raised < kProducerRegisters) {
       return rejected("compute threads ask for more registers than the producer leaves", raised,
                       limits.has_setmaxnreg ? limit : 0, "registers",

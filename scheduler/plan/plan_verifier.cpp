@@ -242,7 +242,7 @@ class PlanVerifier {
     } else if (schedule.family == kTranspose) {
       covers("elements", blocks * reach * schedule.rows_per_block * schedule.unroll,
              facts.space.rows * facts.space.columns);
-    } else if (schedule.family == kMatmul) {
+    } else if (schedule.family == kMatmul && schedule.persistent_blocks == 0) {
       covers("elements", blocks * schedule.tile_rows() * schedule.tile_columns(),
              facts.space.rows * facts.space.columns);
     } else if (schedule.family == kColumn) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "fusion_ir/match.h"
+#include "scheduler/analysis/cuda_units.h"
 
 namespace sinter::program {
 
@@ -12,6 +13,20 @@ std::string_view text_of(Place place) {
       return "shared";
     case Place::kFragment:
       return "fragment";
+    case Place::kGroupFragment:
+      return "group_fragment";
+  }
+  unreachable();
+}
+
+int64_t threads_of(Place place) {
+  switch (place) {
+    case Place::kFragment:
+      return kWarp;
+    case Place::kGroupFragment:
+      return kWarpGroup;
+    case Place::kShared:
+      break;
   }
   unreachable();
 }
@@ -22,6 +37,8 @@ std::string_view text_of(Binding binding) {
       return "block";
     case Binding::kWarp:
       return "warp";
+    case Binding::kWarpGroup:
+      return "warp group";
   }
   unreachable();
 }
@@ -32,13 +49,18 @@ std::string_view text_of(CopyKind kind) {
       return "async";
     case CopyKind::kPlain:
       return "plain";
+    case CopyKind::kTensor:
+      return "tensor";
   }
   unreachable();
 }
 
-MatrixShape matrix_shape(DType operand) {
+MatrixShape matrix_shape(const Tile& accumulator, DType operand) {
   constexpr int64_t kBytesOfK = 32;
-  return {.m = 16, .n = 8, .k = kBytesOfK / bytes_of(operand)};
+  const int64_t k = kBytesOfK / bytes_of(operand);
+  if (accumulator.place == Place::kGroupFragment)
+    return {.m = 64, .n = accumulator.columns.extent, .k = k};
+  return {.m = 16, .n = 8, .k = k};
 }
 
 namespace {
@@ -50,12 +72,17 @@ class Printer {
   std::string run() {
     line(fmt::format("program {} threads {} {{", program_.name, program_.threads));
     ++depth_;
+    if (const auto& producer = program_.producer) {
+      line(fmt::format("producer threads {} registers {} leaves {}", producer->threads,
+                       producer->registers, producer->consumer_registers));
+    }
     for (const Axis& axis : program_.axes)
       line(
           fmt::format("axis {} {}{}", axis.name, axis.extent, axis.is_launched ? " launched" : ""));
     for (const Tile& tile : program_.tiles) {
-      line(fmt::format("tile %{} : {} {} [{}, {}]{}", tile.name, tile.type, text_of(tile.place),
+      line(fmt::format("tile %{} : {} {} [{}, {}]{}{}", tile.name, tile.type, text_of(tile.place),
                        text(tile.rows), text(tile.columns),
+                       tile.line > 0 ? fmt::format(" line {}", tile.line) : "",
                        tile.stages > 1 ? fmt::format(" stages {}", tile.stages) : ""));
     }
     steps(program_.body);
@@ -87,8 +114,10 @@ class Printer {
   void print(const Nest& nest) {
     std::vector<std::string> loops;
     for (const Loop& loop : nest.loops) loops.push_back(text(loop));
-    line(fmt::format("for {} {}{} {{", text_of(nest.binding), fmt::join(loops, ", "),
-                     nest.group > 1 ? fmt::format(" group {}", nest.group) : ""));
+    line(fmt::format(
+        "for {} {}{}{} {{", text_of(nest.binding), fmt::join(loops, ", "),
+        nest.group > 1 ? fmt::format(" group {}", nest.group) : "",
+        nest.persistent_blocks > 0 ? fmt::format(" persistent {}", nest.persistent_blocks) : ""));
     block(nest.body);
     line("}");
   }

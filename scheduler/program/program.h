@@ -11,7 +11,9 @@
 // A program does not depend on the number of rows: the extents that a launch gives are those of the
 // axes whose `is_launched` is true.
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -49,10 +51,13 @@ struct Axis {
 };
 
 enum class Place : uint8_t {
-  kShared,    ///< Shared memory of a block.
-  kFragment,  ///< Registers, distributed over the lanes of a warp as matrix instructions give them.
+  kShared,         ///< Shared memory of a block.
+  kFragment,       ///< Registers of a warp, as its matrix instructions (mma.sync) give them.
+  kGroupFragment,  ///< Registers of a warp group, as its matrix instructions (wgmma) give them.
 };
 std::string_view text_of(Place place);
+/// Threads whose registers hold a fragment together. Needs: a place in registers.
+int64_t threads_of(Place place);
 
 /// A part of an axis.
 struct Span {
@@ -61,21 +66,24 @@ struct Span {
   friend bool operator==(const Span&, const Span&) = default;
 };
 
-/// A tile of two axes. In shared memory its rows are dense, one after the other, and their 16-byte
-/// chunks are permuted (swizzle.h), so that eight rows are read at one chunk without conflicts of
-/// banks.
+/// A tile of two axes. In shared memory its columns are divided into lines. The lines of all rows
+/// that have the same columns lie one after the other, and their 16-byte chunks are permuted
+/// (shared_layout.h), so that eight rows are read at one chunk without conflicts of banks.
 struct Tile {
   std::string name;
   DType type = DType::kF32;
   Place place = Place::kShared;
   Span rows, columns;
   int64_t stages = 1;  ///< Copies of it, one for each stage of a pipeline.
+  int64_t line = 0;    ///< Columns of a line; 0: a line is a whole row.
+  [[nodiscard]] int64_t line_columns() const { return line == 0 ? columns.extent : line; }
   friend bool operator==(const Tile&, const Tile&) = default;
 };
 
 enum class Binding : uint8_t {
-  kBlock,  ///< One iteration for each block of the grid.
-  kWarp,   ///< One iteration for each warp of a block.
+  kBlock,      ///< Blocks of the grid.
+  kWarp,       ///< One iteration for each warp of a block.
+  kWarpGroup,  ///< One iteration for each warp group of a block, of four warps.
 };
 std::string_view text_of(Binding binding);
 
@@ -95,12 +103,16 @@ struct Nest {
   /// Blocks only: the last two loops are walked in groups of so many iterations of the first of
   /// them, so that blocks that run at the same time share tiles of both. 1: row by row.
   int64_t group = 1;
+  /// Blocks only: so many blocks take the iterations in turns, block b those from b on in steps of
+  /// the number of blocks. 0: each iteration has a block of its own.
+  int64_t persistent_blocks = 0;
   Steps body{};
   friend bool operator==(const Nest&, const Nest&) = default;
 };
 
 /// A loop over parts of an axis in order. In each iteration the tiles that `copies` fill are ready,
-/// those of the `stages - 1` iterations after it are on their way, and `body` runs.
+/// those of the `stages - 1` iterations after it are on their way, and `body` runs. In a program
+/// with a producer its thread starts the copies, also those of the blocks' next iterations.
 struct Pipeline {
   Loop loop;
   int64_t stages = 2;
@@ -109,25 +121,26 @@ struct Pipeline {
 };
 
 enum class CopyKind : uint8_t {
-  kAsync,  ///< cp.async of 4, 8 or 16 bytes a thread.
-  kPlain,  ///< Through registers, an element at a time: for operands that are strided or not
-           ///< aligned to 4 bytes.
+  kAsync,   ///< cp.async of 4, 8 or 16 bytes a thread.
+  kPlain,   ///< Through registers, an element at a time: for operands that are strided or not
+            ///< aligned to 4 bytes.
+  kTensor,  ///< By a tensor map, a box of lines at once (operand_map.h). Only by a producer.
 };
 std::string_view text_of(CopyKind kind);
 
 /// Fills a tile in shared memory from an operand of the contraction. Elements beyond the end of a
 /// contracted axis become 0; of elements beyond the end of any other axis the values are
-/// unspecified.
+/// unspecified, and 0 in copies by a tensor map.
 struct Copy {
   TileId tile;
   bool of_rows = true;  ///< The operand of the rows, or the one of the columns.
   CopyKind kind = CopyKind::kAsync;
-  int64_t width = 1;  ///< Elements of one access.
+  int64_t width = 1;  ///< Elements of one access; of a tensor map, those of a line.
   friend bool operator==(const Copy&, const Copy&) = default;
 };
 
-/// accumulator += left * right over the contracted axis of the two tiles, by matrix instructions of
-/// a warp (kir::Mma).
+/// accumulator += left * right over the contracted axis of the two tiles, by the matrix
+/// instructions that the accumulator's place names (kir::Mma or kir::Wgmma).
 struct Contract {
   ContractFn fn = ContractFn::kSum;
   TileId accumulator, left, right;
@@ -144,9 +157,19 @@ struct Region {
 
 using Step = std::variant<Nest, Pipeline, Copy, Contract, Region>;
 
+/// A warp group that only starts the copies of pipelines. The others wait for them. Registers per
+/// thread are passed from the one to the others when the kernel begins (setmaxnreg).
+struct Producer {
+  int64_t threads = 128;
+  int64_t registers = 0;           ///< That its threads keep.
+  int64_t consumer_registers = 0;  ///< That the other threads have then.
+  friend bool operator==(const Producer&, const Producer&) = default;
+};
+
 struct Program {
   std::string name{};
-  int64_t threads = 0;  ///< Of a block.
+  int64_t threads = 0;  ///< Of a block, without the producer.
+  std::optional<Producer> producer{};
   IdVector<AxisId, Axis> axes{};
   IdVector<TileId, Tile> tiles{};
   IdVector<StepId, Step> steps{};
@@ -154,15 +177,21 @@ struct Program {
   friend bool operator==(const Program&, const Program&) = default;
 };
 
-/// A matrix instruction: m x n accumulators from m x k and k x n elements (PTX ISA, "mma").
+/// A matrix instruction: m x n accumulators from m x k and k x n elements (PTX ISA, "mma" and
+/// "wgmma.mma_async").
 struct MatrixShape {
   int64_t m = 16;
   int64_t n = 8;
   int64_t k = 16;
   friend bool operator==(const MatrixShape&, const MatrixShape&) = default;
 };
-/// Of operands of a type: k elements are 32 bytes.
-MatrixShape matrix_shape(DType operand);
+/// Of the instructions that fill a tile from operands of a type. k elements are 32 bytes. An
+/// instruction of a warp has 16 rows and 8 columns. One of a warp group has 64 rows and all columns
+/// of the tile.
+MatrixShape matrix_shape(const Tile& accumulator, DType operand);
+
+/// Columns that an instruction of a warp group can have, for all types of operands.
+inline constexpr std::array<int64_t, 8> kGroupColumns = {8, 16, 32, 64, 96, 128, 192, 256};
 
 /// Text of a program, for people and tests:
 ///

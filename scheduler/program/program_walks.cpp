@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include <fmt/format.h>
+
 #include "fusion_ir/integers.h"
 #include "fusion_ir/match.h"
 #include "scheduler/analysis/cuda_units.h"
@@ -10,6 +12,11 @@
 
 namespace sinter::program {
 namespace {
+
+/// `full` and `empty` (codegen/protocol).
+constexpr int64_t kMbarriersOfStage = 2;
+/// Rows after which the pattern of a swizzle repeats (PTX ISA, "Tensor swizzling modes").
+constexpr int64_t kRowsOfPattern = 8;
 
 /// Visits steps with the part of each axis that the enclosing loops have chosen.
 class Walk {
@@ -40,7 +47,7 @@ class Walk {
 
   void enter(const Nest& nest, Times times) {
     const IdVector<AxisId, int64_t> outside = extents_;
-    double& count = nest.binding == Binding::kBlock ? times.blocks : times.warps;
+    double& count = nest.binding == Binding::kBlock ? times.blocks : times.parts;
     for (const Loop& loop : nest.loops) count *= enter(loop);
     steps(nest.body, times);
     extents_ = outside;
@@ -103,24 +110,33 @@ class Checker {
     require(tile.rows.extent > 0 && tile.columns.extent > 0, "a tile has no elements",
             std::min(tile.rows.extent, tile.columns.extent), 1, "elements", "use larger tiles");
     if (tile.place != Place::kShared) return;
-    const int64_t row = tile.columns.extent * bytes_of(tile.type);
-    require(row >= 2 * kChunkBytes && std::has_single_bit(static_cast<uint64_t>(row)),
-            "rows of a tile in shared memory are a power of two of bytes, two chunks at least", row,
-            2 * kChunkBytes, "bytes", "use tiles of 16, 32, 64 or 128 elements");
+    const int64_t line = tile.line_columns() * bytes_of(tile.type);
+    require(line >= 2 * kChunkBytes && std::has_single_bit(static_cast<uint64_t>(line)),
+            "rows of a tile in shared memory are a power of two of bytes, two chunks at least",
+            line, 2 * kChunkBytes, "bytes", "use tiles of 16, 32, 64 or 128 elements");
+    require(tile.columns.extent % tile.line_columns() == 0,
+            "the columns of a tile are not whole lines", tile.columns.extent, tile.line_columns(),
+            "columns", "use a multiple of the line");
   }
 
   void check_step(const Nest& nest) {
-    if (nest.binding != Binding::kWarp) return;
-    int64_t warps = 1;
+    if (nest.binding == Binding::kBlock) {
+      require(nest.persistent_blocks >= 0, "a grid has blocks", nest.persistent_blocks, 0, "blocks",
+              "use persistent_blocks 0 or more");
+      return;
+    }
+    int64_t parts = 1;
     for (const Loop& loop : nest.loops) {
       const int64_t part = part_of_block(loop.axis);
       require(loop.step > 0 && part % loop.step == 0,
               "a block's tile does not split evenly over its warps", part, loop.step, "elements",
               "use a number of warps that divides the tile");
-      if (loop.step > 0) warps *= part / loop.step;
+      if (loop.step > 0) parts *= part / loop.step;
     }
-    require(warps * kWarp == program_.threads, "warps and parts of a tile differ in number",
-            warps * kWarp, program_.threads, "threads", "use 32 threads for each part");
+    const int64_t threads = nest.binding == Binding::kWarp ? kWarp : kWarpGroup;
+    require(parts * threads == program_.threads, "warps and parts of a tile differ in number",
+            parts * threads, program_.threads, "threads",
+            fmt::format("use {} threads for each part", threads));
   }
 
   void check_step(const Pipeline& pipeline) {
@@ -131,6 +147,18 @@ class Checker {
   void check_step(const Copy& copy) {
     const Tile& tile = program_.tiles[copy.tile];
     const int64_t bytes = copy.width * bytes_of(tile.type);
+    require((copy.kind == CopyKind::kTensor) == program_.producer.has_value(),
+            "a producer copies by tensor maps, and nothing else does", bytes, 0, "bytes",
+            "use tensor copies in a program with a producer");
+    if (copy.kind == CopyKind::kTensor) {
+      require(copy.width == tile.line_columns() && bytes <= kLineBytes,
+              "a tensor map copies whole lines of at most 128 bytes", bytes, kLineBytes, "bytes",
+              "use lines of 32, 64 or 128 bytes");
+      require(tile.rows.extent <= kLargestBox && tile.rows.extent % kRowsOfPattern == 0,
+              "a tensor map copies up to 256 rows, and whole patterns of the swizzle",
+              tile.rows.extent, kLargestBox, "rows", "use a tile of 64, 128 or 256 rows");
+      return;
+    }
     const bool is_async_size = bytes >= kLeastAsyncBytes && bytes <= kMostAsyncBytes &&
                                std::has_single_bit(static_cast<uint64_t>(bytes));
     require(copy.kind == CopyKind::kPlain ? copy.width == 1 : is_async_size,
@@ -142,16 +170,29 @@ class Checker {
     const Tile& left = program_.tiles[contract.left];
     const Tile& right = program_.tiles[contract.right];
     const Tile& sum = program_.tiles[contract.accumulator];
-    const MatrixShape shape = matrix_shape(left.type);
+    const MatrixShape shape = matrix_shape(sum, left.type);
+    const bool of_group = sum.place == Place::kGroupFragment;
     require(bytes_of(left.type) == bytes_of(right.type),
             "operands of a matrix instruction have elements of one size", bytes_of(right.type),
             bytes_of(left.type), "bytes", "cast one of them");
-    require(sum.rows.extent % shape.m == 0, "a warp's rows are not whole matrix instructions",
-            sum.rows.extent, shape.m, "rows", "use a multiple of 16 rows for each warp");
-    // One matrix load gives the columns of two instructions.
-    require(sum.columns.extent % (2 * shape.n) == 0,
-            "a warp's columns are not pairs of matrix instructions", sum.columns.extent,
-            2 * shape.n, "columns", "use a multiple of 16 columns for each warp");
+    require(sum.rows.extent % shape.m == 0,
+            fmt::format("the rows of a warp{} are not whole matrix instructions",
+                        of_group ? " group" : ""),
+            sum.rows.extent, shape.m, "rows",
+            fmt::format("use a multiple of {} rows for each of them", shape.m));
+    require(of_group == program_.producer.has_value(),
+            "a producer fills tiles for warp groups, and nothing else does", of_group ? 1 : 0, 1,
+            "warp groups", "use a producer with products of warp groups");
+    if (of_group) {
+      require(std::ranges::find(kGroupColumns, shape.n) != kGroupColumns.end(),
+              "no matrix instruction of a warp group has so many columns", shape.n,
+              kGroupColumns.back(), "columns", "use 32, 64, 128 or 256 columns for each group");
+    } else {
+      // One matrix load gives the columns of two instructions.
+      require(sum.columns.extent % (2 * shape.n) == 0,
+              "a warp's columns are not pairs of matrix instructions", sum.columns.extent,
+              2 * shape.n, "columns", "use a multiple of 16 columns for each warp");
+    }
     for (const Tile* operand : {&left, &right}) {
       const bool is_left = operand == &left;
       const AxisId kept = is_left ? sum.rows.axis : sum.columns.axis;
@@ -160,6 +201,11 @@ class Checker {
       const int64_t depth = extent_along(*operand, contracted);
       require(depth % shape.k == 0, "the contracted part of a tile is not whole instructions",
               depth, shape.k, "elements", "use a deeper tile");
+      require(
+          !of_group || !transposed || (is_left ? shape.m : shape.n) % operand->line_columns() == 0,
+          "a matrix instruction takes whole lines of a transposed operand",
+          is_left ? shape.m : shape.n, operand->line_columns(), "elements",
+          "use wider tiles, or shorter lines");
       require(!transposed || bytes_of(operand->type) == 2,
               "only elements of 2 bytes are transposed on their way to registers",
               bytes_of(operand->type), 2, "bytes", "let the contracted axis be the inner one");
@@ -197,15 +243,32 @@ void for_each_step(const Program& program,
   Walk(program, visit).steps(program.body, {});
 }
 
-int64_t block_count(const Program& program) {
-  int64_t blocks = 1;
+namespace {
+
+const Nest* nest_of_blocks(const Program& program) {
   for (const Step& step : program.steps) {
     const auto* nest = std::get_if<Nest>(&step);
-    if (nest == nullptr || nest->binding != Binding::kBlock) continue;
-    for (const Loop& loop : nest->loops)
-      blocks *= divided_up(program.axes[loop.axis].extent, loop.step);
+    if (nest != nullptr && nest->binding == Binding::kBlock) return nest;
   }
-  return blocks;
+  return nullptr;
+}
+
+}  // namespace
+
+int64_t tile_count(const Program& program) {
+  int64_t tiles = 1;
+  if (const Nest* nest = nest_of_blocks(program)) {
+    for (const Loop& loop : nest->loops)
+      tiles *= divided_up(program.axes[loop.axis].extent, loop.step);
+  }
+  return tiles;
+}
+
+int64_t block_count(const Program& program) {
+  const int64_t tiles = tile_count(program);
+  const Nest* nest = nest_of_blocks(program);
+  return nest != nullptr && nest->persistent_blocks > 0 ? std::min(nest->persistent_blocks, tiles)
+                                                        : tiles;
 }
 
 int64_t shared_bytes(const Program& program) {
@@ -214,20 +277,28 @@ int64_t shared_bytes(const Program& program) {
     if (tile.place == Place::kShared)
       bytes += rounded_up(bytes_of_tile(tile) * tile.stages, kChunkBytes);
   }
+  if (!program.producer) return bytes;
+  for (const Step& step : program.steps) {
+    const auto* pipeline = std::get_if<Pipeline>(&step);
+    if (pipeline != nullptr) bytes += pipeline->stages * kMbarriersOfStage * kBytesPerMbarrier;
+  }
   return bytes;
 }
 
 int64_t fragment_words(const Program& program) {
   int64_t words = 0;
   for (const Tile& tile : program.tiles) {
-    if (tile.place == Place::kFragment) words += bytes_of_tile(tile) / kRegisterBytes / kWarp;
+    if (tile.place == Place::kShared) continue;
+    words += bytes_of_tile(tile) / kRegisterBytes / threads_of(tile.place);
   }
   int64_t operands = 0;
   for (const Step& step : program.steps) {
     const auto* contract = std::get_if<Contract>(&step);
     if (contract == nullptr) continue;
     const Tile& sum = program.tiles[contract->accumulator];
-    const MatrixShape shape = matrix_shape(program.tiles[contract->left].type);
+    // Operands of a warp group stay in shared memory.
+    if (sum.place == Place::kGroupFragment) continue;
+    const MatrixShape shape = matrix_shape(sum, program.tiles[contract->left].type);
     constexpr int64_t kLeftWords = 4;
     constexpr int64_t kRightWords = 2;
     constexpr int64_t kMostSteps = 4;
@@ -244,7 +315,7 @@ int64_t copy_words(const Program& program) {
   int64_t words = 0;
   for (const Step& step : program.steps) {
     const auto* copy = std::get_if<Copy>(&step);
-    if (copy == nullptr) continue;
+    if (copy == nullptr || copy->kind == CopyKind::kTensor) continue;
     const int64_t accesses = elements_of(program.tiles[copy->tile]) / copy->width;
     words += kWordsOfAccess * divided_up(accesses, program.threads);
   }
@@ -256,25 +327,32 @@ Traffic traffic(const Program& program) {
   int64_t stages_ahead = 0;
   for_each_step(program, [&](const Step& step, const Times& times) {
     if (const auto* pipeline = std::get_if<Pipeline>(&step)) {
+      // A producer is ahead by all stages but the one in use.
       stages_ahead = pipeline->stages - 1;
     } else if (const auto* copy = std::get_if<Copy>(&step)) {
       const Tile& tile = program.tiles[copy->tile];
       const auto bytes = static_cast<double>(bytes_of_tile(tile));
       out.copied_bytes += times.all() * bytes;
-      out.copied_accesses +=
-          times.all() * static_cast<double>(divided_up(elements_of(tile), copy->width));
+      if (copy->kind != CopyKind::kTensor) {
+        out.copied_accesses +=
+            times.all() * static_cast<double>(divided_up(elements_of(tile), copy->width));
+      }
       out.outstanding_bytes += static_cast<double>(stages_ahead) * bytes;
     } else if (const auto* contract = std::get_if<Contract>(&step)) {
       const Tile& sum = program.tiles[contract->accumulator];
       const Tile& left = program.tiles[contract->left];
       const int64_t depth = depth_of(program, *contract);
-      const MatrixShape shape = matrix_shape(left.type);
+      const MatrixShape shape = matrix_shape(sum, left.type);
       out.products += times.all() * static_cast<double>(elements_of(sum) * depth);
       out.matrix_instructions += times.all() * static_cast<double>(elements_of(sum) * depth) /
                                  static_cast<double>(shape.m * shape.n * shape.k);
+      // An instruction of a warp group reads all of its operands. The registers of a warp hold a
+      // right operand for all of its rows.
+      const int64_t right_reads =
+          sum.place == Place::kGroupFragment ? sum.rows.extent / shape.m : 1;
       out.shared_read_bytes +=
-          times.all() *
-          static_cast<double>((sum.rows.extent + sum.columns.extent) * depth * bytes_of(left.type));
+          times.all() * static_cast<double>((sum.rows.extent + right_reads * sum.columns.extent) *
+                                            depth * bytes_of(left.type));
     }
   });
   return out;

@@ -11,16 +11,18 @@ namespace sinter::program {
 
 /// How often a step runs.
 struct Times {
-  double blocks = 1.0;  ///< Blocks of the grid.
-  double warps = 1.0;   ///< Warps of a block that run it on parts of their own; 1: all together.
+  double blocks = 1.0;      ///< Tiles of blocks.
+  double parts = 1.0;       ///< Parts of such a tile, for warps or warp groups; 1: all together.
   double iterations = 1.0;  ///< Times that each of them runs it.
-  [[nodiscard]] double all() const { return blocks * warps * iterations; }
+  [[nodiscard]] double all() const { return blocks * parts * iterations; }
 };
 
 /// Visits every step, outer ones first, with how often it runs.
 void for_each_step(const Program& program,
                    const std::function<void(const Step&, const Times&)>& visit);
 
+/// Tiles that the blocks take.
+int64_t tile_count(const Program& program);
 /// Blocks of the grid.
 int64_t block_count(const Program& program);
 

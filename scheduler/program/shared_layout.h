@@ -7,6 +7,11 @@ namespace sinter::program {
 
 /// Bytes of a chunk: of one row of a matrix that ldmatrix loads, and of the widest async copy.
 inline constexpr int64_t kChunkBytes = 16;
+/// Bytes of the banks of shared memory, and of the longest line of a tile that a tensor map fills.
+inline constexpr int64_t kLineBytes = 128;
+/// Most rows or columns that a copy by a tensor map has (CUDA driver API,
+/// "cuTensorMapEncodeTiled").
+inline constexpr int64_t kLargestBox = 256;
 
 /// How the 16-byte chunks of a tile's rows lie in shared memory. Chunk c of row r lies where chunk
 /// c ^ ((r / rows_per_line) % period) of the row would lie without permutation. Shared memory has
@@ -23,7 +28,7 @@ struct SharedLayout {
   }
 
  private:
-  static constexpr int64_t kLineChunks = 8;
+  static constexpr int64_t kLineChunks = kLineBytes / kChunkBytes;
 };
 
 }  // namespace sinter::program

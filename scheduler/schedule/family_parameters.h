@@ -81,6 +81,10 @@ struct MatmulParameters {
   /// both.
   int64_t row_warps = 1;
   int64_t pipeline_stages = 0;  ///< Stages of a block, in shared memory; two at least.
+  /// Warp-specialised: a producer brings in the operands by tensor maps, and the warp groups of
+  /// persistent_blocks blocks multiply them (wgmma). Their threads have so many registers, which
+  /// they request with setmaxnreg. 0: every warp copies and multiplies (mma.sync).
+  int64_t consumer_registers = 0;
   friend bool operator==(const MatmulParameters&, const MatmulParameters&) = default;
 };
 

@@ -119,8 +119,8 @@ constexpr std::array kFields = {
                  &MatmulParameters::pipeline_stages>("pipeline_stages"),
     family_field<&Schedule::rows_per_iteration, &WarpSpecialisedParameters::rows_per_iteration>(
         "rows_per_iteration"),
-    family_field<&Schedule::consumer_registers, &WarpSpecialisedParameters::consumer_registers>(
-        "consumer_registers"),
+    family_field<&Schedule::consumer_registers, &WarpSpecialisedParameters::consumer_registers,
+                 &MatmulParameters::consumer_registers>("consumer_registers"),
     family_field<&Schedule::prefetch_rows, &LoopedParameters::prefetch_rows,
                  &MultiWaveParameters::prefetch_rows>("prefetch_rows"),
     family_field<&Schedule::rows_per_tile, &LoopedParameters::rows_per_tile>("rows_per_tile"),

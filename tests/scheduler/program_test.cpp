@@ -88,6 +88,101 @@ TEST(ProgramTest, WalksCountBlocksBytesAndInstructions) {
   EXPECT_EQ(traffic.outstanding_bytes, 3 * (128 + 64) * 32 * 2);
 }
 
+/// The same product by a producer and two warp groups, 64 rows each.
+Program group_program() {
+  Schedule schedule = schedule_of({.tile_rows = 128,
+                                   .tile_columns = 256,
+                                   .tile_depth = 64,
+                                   .row_warps = 8,
+                                   .pipeline_stages = 4,
+                                   .consumer_registers = 232},
+                                  256);
+  schedule.persistent_blocks = 10;
+  return matmul_program(linear_facts(), schedule);
+}
+
+TEST(ProgramTest, WarpGroupsHaveAProducer) {
+  EXPECT_EQ(print(group_program()), R"(program linear threads 256 {
+  producer threads 128 registers 40 leaves 232
+  axis batch 1
+  axis m 1000 launched
+  axis n 520
+  axis k 200
+  tile %left : bf16 shared [m 128, k 64] line 64 stages 4
+  tile %right : bf16 shared [n 256, k 64] line 64 stages 4
+  tile %sum : f32 group_fragment [m 64, n 256]
+  for block batch by 1, m by 128, n by 256 group 8 persistent 10 {
+    pipeline k by 64 stages 4 {
+      copy tensor %left = rows width 64
+      copy tensor %right = columns width 64
+    } do {
+      for warp group m by 64, n by 256 {
+        contract sum %sum += %left * %right
+      }
+    }
+    for warp group m by 64, n by 256 {
+      region %v2 = %sum width 2
+    }
+  }
+}
+)");
+}
+
+TEST(ProgramTest, WalksCountWhatAProducerBringsIn) {
+  const Program program = group_program();
+  EXPECT_EQ(tile_count(program), 8 * 3);
+  EXPECT_EQ(block_count(program), 10);
+  EXPECT_EQ(shared_bytes(program), 4 * ((128 + 256) * 64 * 2 + 2 * 8));
+  EXPECT_EQ(fragment_words(program), 64 * 256 / 128);
+  EXPECT_EQ(copy_words(program), 0);
+  const program::Traffic traffic = program::traffic(program);
+  constexpr double kStages = 4;  // 200 elements, 64 at a time.
+  EXPECT_EQ(traffic.copied_bytes, 24 * kStages * (128 + 256) * 64 * 2);
+  EXPECT_EQ(traffic.copied_accesses, 0);
+  EXPECT_EQ(traffic.products, 24 * kStages * 128 * 256 * 64);
+  EXPECT_EQ(traffic.matrix_instructions, traffic.products / (64 * 256 * 16));
+  EXPECT_EQ(traffic.shared_read_bytes, 24 * kStages * 2 * (64 + 256) * 64 * 2);
+}
+
+TEST(ProgramTest, RulesOfAProducerNameTheirNumbers) {
+  const auto broken = [](const std::function<void(Program&)>& change) {
+    Program program = group_program();
+    change(program);
+    const auto rejection = check(program, "matmul");
+    return rejection ? text_of(*rejection) : "";
+  };
+  const auto tile = [](Program& program, uint32_t index) -> program::Tile& {
+    return program.tiles[program::TileId{index}];
+  };
+  EXPECT_EQ(broken([](Program&) {}), "");
+  EXPECT_THAT(broken([](Program& p) { p.producer.reset(); }),
+              HasSubstr("a producer copies by tensor maps, and nothing else does"));
+  EXPECT_THAT(broken([&](Program& p) { tile(p, 0).line = 48; }),
+              HasSubstr("a power of two of bytes, two chunks at least (value 96"));
+  EXPECT_THAT(broken([&](Program& p) { tile(p, 0).columns.extent = 96; }),
+              HasSubstr("the columns of a tile are not whole lines (value 96, limit 64"));
+  EXPECT_THAT(broken([&](Program& p) { tile(p, 1).rows.extent = 512; }),
+              HasSubstr("a tensor map copies up to 256 rows"));
+  EXPECT_THAT(broken([&](Program& p) { tile(p, 2).rows.extent = 32; }),
+              HasSubstr("rows of a warp group are not whole matrix instructions (value 32"));
+  EXPECT_THAT(broken([&](Program& p) { tile(p, 2).columns.extent = 160; }),
+              HasSubstr("no matrix instruction of a warp group has so many columns (value 160"));
+  EXPECT_THAT(broken([&](Program& p) { p.threads = 512; }),
+              HasSubstr("use 128 threads for each part"));
+  // The columns' operand with its own axis inside: 64 of them are a line.
+  EXPECT_THAT(broken([&](Program& p) {
+                std::swap(tile(p, 1).rows, tile(p, 1).columns);
+                tile(p, 2).columns.extent = 32;
+                for (program::Step& step : p.steps) {
+                  if (auto* nest = std::get_if<program::Nest>(&step);
+                      nest != nullptr && nest->binding == program::Binding::kWarpGroup)
+                    nest->loops[1].step = 32;
+                }
+                p.threads = 128 * 2 * 8;
+              }),
+              HasSubstr("takes whole lines of a transposed operand (value 32, limit 64"));
+}
+
 TEST(ProgramTest, AnEmptyContractedAxisCopiesNothing) {
   Program program = linear_program();
   program.axes[program::AxisId{3}].extent = 0;
@@ -112,7 +207,7 @@ TEST(ProgramTest, EveryRuleNamesItsNumbers) {
   EXPECT_THAT(broken([&](Program& p) { tile(p, 0).columns.extent = 48; }),
               HasSubstr("a power of two of bytes, two chunks at least (value 96, limit 32 bytes"));
   EXPECT_THAT(broken([&](Program& p) { tile(p, 2).rows.extent = 24; }),
-              HasSubstr("a warp's rows are not whole matrix instructions (value 24, limit 16"));
+              HasSubstr("rows of a warp are not whole matrix instructions (value 24, limit 16"));
   EXPECT_THAT(
       broken([&](Program& p) { tile(p, 2).columns.extent = 24; }),
       HasSubstr("a warp's columns are not pairs of matrix instructions (value 24, limit 16"));

@@ -173,7 +173,7 @@ TEST(ScheduleTextTest, FieldsAreReadAndRefusedByFamily) {
       {"row_warps", &Schedule::row_warps, {"matmul"}},
       {"pipeline_stages", &Schedule::pipeline_stages, {"warp_specialised", "matmul"}},
       {"rows_per_iteration", &Schedule::rows_per_iteration, {"warp_specialised"}},
-      {"consumer_registers", &Schedule::consumer_registers, {"warp_specialised"}},
+      {"consumer_registers", &Schedule::consumer_registers, {"warp_specialised", "matmul"}},
       {"prefetch_rows", &Schedule::prefetch_rows, {"looped", "multi_wave"}},
       {"rows_per_tile", &Schedule::rows_per_tile, {"looped"}},
   };
