@@ -1,9 +1,11 @@
 #include "codegen/lower/fragment_region.h"
 
+#include <algorithm>
 #include <map>
 
 #include "codegen/lower/fragment_product.h"
 #include "scheduler/analysis/cuda_units.h"
+#include "scheduler/program/program_walks.h"
 
 namespace sinter {
 
@@ -29,14 +31,13 @@ FragmentRegion::FragmentRegion(const ProgramScope& scope, const StageList& list,
       tiles_(tiles),
       region_(region),
       tile_(scope.tile(region.tile)),
-      fragment_(scope.fragments.at(region.tile)) {}
+      fragment_(scope.fragments.at(region.tile)),
+      staged_(scope, tiles, region) {}
 
 void FragmentRegion::evaluate() {
   const DType index = tiles_.column_type();
   const program::AxisId n = tile_.columns.axis;
-  const ExprId in_tile =
-      builder_.add(scope_.part_begins.at(n),
-                   builder_.mul(scope_.remainder(scope_.lane, kLanesOfRow), scope_.i32(kPair)));
+  const ExprId in_tile = builder_.add(scope_.part_begins.at(n), lane_column());
   first_column_ = scope_.named(
       "first_column",
       builder_.add(builder_.cast(scope_.begins.at(n), index), builder_.cast(in_tile, index)));
@@ -53,55 +54,79 @@ void FragmentRegion::evaluate() {
 
 void FragmentRegion::body(Predication predication) {
   builder_.unrolled("i", row_instructions(tile_), [&](ExprId i) {
-    builder_.unrolled("half", 2, [&](ExprId half) { evaluate_row(i, half, predication); });
+    builder_.unrolled("half", 2, [&](ExprId half) {
+      // What is stored through shared memory is stored before more is collected there.
+      const int64_t columns = tile_.columns.extent;
+      const int64_t collected = staged_.empty() ? columns : staged_.row_columns();
+      for (int64_t first = 0; first < columns; first += collected) {
+        const int64_t count = std::min(collected, columns - first);
+        evaluate_row(i, half, first, count, predication);
+        if (!staged_.empty()) {
+          staged_.store({.first_row = first_row(i, half),
+                         .first_column = first,
+                         .columns = count,
+                         .predication = predication});
+        }
+      }
+    });
   });
 }
 
-void FragmentRegion::evaluate_row(ExprId i, ExprId half, Predication predication) {
-  const program::AxisId m = tile_.rows.axis;
-  ExprId in_part = builder_.add(builder_.add(builder_.mul(i, scope_.i32(instruction_rows(tile_))),
-                                             builder_.mul(half, scope_.i32(kWarpRows / 2))),
-                                builder_.div(scope_.lane, scope_.i32(kLanesOfRow)));
+/// The first of the warp's eight rows in half of an instruction, in the block's tile, i32.
+ExprId FragmentRegion::first_row(ExprId i, ExprId half) {
+  ExprId in_part = builder_.add(builder_.mul(i, scope_.i32(instruction_rows(tile_))),
+                                builder_.mul(half, scope_.i32(program::kFragmentRows)));
   if (const int64_t warps = program::threads_of(tile_.place) / kWarp; warps > 1) {
     const ExprId warp = scope_.remainder(builder_.div(scope_.thread, scope_.i32(kWarp)), warps);
     in_part = builder_.add(in_part, builder_.mul(warp, scope_.i32(kWarpRows)));
   }
-  const ExprId in_tile = builder_.add(scope_.part_begins.at(m), in_part);
+  return builder_.add(scope_.part_begins.at(tile_.rows.axis), in_part);
+}
+
+void FragmentRegion::evaluate_row(ExprId i, ExprId half, int64_t first, int64_t count,
+                                  Predication predication) {
+  const program::AxisId m = tile_.rows.axis;
+  const ExprId in_tile =
+      builder_.add(first_row(i, half), builder_.div(scope_.lane, scope_.i32(kLanesOfRow)));
   const ExprId row = builder_.ref(
       builder_.declare("row", builder_.add(scope_.begins.at(m), scope_.wide(in_tile))));
   const int64_t columns = column_instructions(tile_);
   builder_.when(builder_.less(row, scope_.extents.at(m)), [&] {
-    // The rows of the space are those of all batches.
-    ExprId number = row;
-    for (const auto& [axis, begin] : scope_.begins) {
-      if (scope_.program.axes[axis].first_loop < scope_.program.axes[m].first_loop)
-        number = builder_.add(builder_.mul(begin, scope_.extents.at(m)), number);
-    }
-    tiles_.enter_row(number);
+    tiles_.enter_row(scope_.row_of_space(m, row));
     for (const ValueId value : list_.row_values) tiles_.row_value(value);
-    builder_.unrolled("j", columns, [&](ExprId j) {
+    builder_.unrolled("j", count / kInstructionColumns, [&](ExprId of_part) {
+      const ExprId j = builder_.add(of_part, scope_.i32(first / kInstructionColumns));
       const ExprId instruction = builder_.add(builder_.mul(i, scope_.i32(columns)), j);
       const ExprId group = builder_.add(builder_.mul(instruction, scope_.i32(2)), half);
       const ExprId column = builder_.add(
           first_column_,
           builder_.cast(builder_.mul(j, scope_.i32(kInstructionColumns)), tiles_.column_type()));
-      for (int64_t lane = 0; lane < kPair; lane += region_.width)
-        evaluate_vector(group, column, lane, predication);
+      for (int64_t lane = 0; lane < kPair; lane += region_.width) {
+        const ExprId collected =
+            builder_.add(builder_.mul(of_part, scope_.i32(kInstructionColumns)),
+                         builder_.add(lane_column(), scope_.i32(lane)));
+        evaluate_vector({.group = group, .lane = lane, .column = column, .collected = collected},
+                        predication);
+      }
     });
     tiles_.enter_row(ExprId{});
   });
 }
 
-void FragmentRegion::evaluate_vector(ExprId group, ExprId column, int64_t lane,
-                                     Predication predication) {
+/// The first of the two columns of an instruction that the lane holds, i32.
+ExprId FragmentRegion::lane_column() {
+  return builder_.mul(scope_.remainder(scope_.lane, kLanesOfRow), scope_.i32(kPair));
+}
+
+void FragmentRegion::evaluate_vector(const Vector& vector, Predication predication) {
   const Stage& stage = list_.stages[0];
   const ExprId zero = scope_.i32(0);
-  const TilePosition at{
-      .group = zero,
-      .batch = zero,
-      .first_column = builder_.add(column, builder_.integer(lane, tiles_.column_type())),
-      .predication = predication};
-  const auto vector = [&] {
+  const TilePosition at{.group = zero,
+                        .batch = zero,
+                        .first_column = builder_.add(
+                            vector.column, builder_.integer(vector.lane, tiles_.column_type())),
+                        .predication = predication};
+  const auto evaluate = [&] {
     // A store must not come before the loads of the same vector: outputs may lie in inputs.
     for (const ValueId value : stage.loads) {
       tiles_.bind_tile(value, tiles_.declare_tile(value, 1), false);
@@ -113,17 +138,24 @@ void FragmentRegion::evaluate_vector(ExprId group, ExprId column, int64_t lane,
     builder_.unrolled("v", region_.width, [&](ExprId v) {
       tiles_.begin_element(at, v);
       tiles_.define_element_value(
-          region_.value, builder_.element(fragment_, group, builder_.add(v, scope_.i32(lane))));
+          region_.value,
+          builder_.element(fragment_, vector.group, builder_.add(v, scope_.i32(vector.lane))));
       for (const auto& [output, tile] : output_tiles)
         builder_.set(tile, zero, v, tiles_.output_element(output));
     });
-    for (const auto& [output, tile] : output_tiles) tiles_.store_collected(output, tile, at);
+    for (const auto& [output, tile] : output_tiles) {
+      if (staged_.takes(output)) {
+        staged_.put(output, tile, vector.collected);
+      } else {
+        tiles_.store_collected(output, tile, at);
+      }
+    }
     for (const ValueId value : stage.loads) tiles_.unbind_tile(value);
   };
   if (predication == Predication::kVector) {
-    builder_.when(tiles_.vector_is_inside(at), vector);
+    builder_.when(tiles_.vector_is_inside(at), evaluate);
   } else {
-    vector();
+    evaluate();
   }
 }
 

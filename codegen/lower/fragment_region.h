@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "codegen/lower/program_scope.h"
+#include "codegen/lower/staged_stores.h"
 #include "codegen/lower/tile_lowering.h"
 #include "scheduler/analysis/stages.h"
 
@@ -19,11 +20,20 @@ class FragmentRegion {
 
  private:
   void body(Predication predication);
-  void evaluate_row(kir::ExprId i, kir::ExprId half, Predication predication);
-  /// Adjacent columns that are loaded and stored at once: from lane `lane` of a group of the
-  /// fragment on, whose first column is `column`.
-  void evaluate_vector(kir::ExprId group, kir::ExprId column, int64_t lane,
-                       Predication predication);
+  [[nodiscard]] kir::ExprId first_row(kir::ExprId i, kir::ExprId half);
+  [[nodiscard]] kir::ExprId lane_column();
+  /// Evaluates `count` columns, from `first` of the fragment on, of the lane's row in half of an
+  /// instruction.
+  void evaluate_row(kir::ExprId i, kir::ExprId half, int64_t first, int64_t count,
+                    Predication predication);
+  /// Adjacent columns that are evaluated at once.
+  struct Vector {
+    kir::ExprId group;      ///< Of the fragment.
+    int64_t lane;           ///< Of that group, where they begin.
+    kir::ExprId column;     ///< The column of its lane 0, in the column index type.
+    kir::ExprId collected;  ///< Where they begin among those that staged_ collects, i32.
+  };
+  void evaluate_vector(const Vector& vector, Predication predication);
 
   const ProgramScope& scope_;
   kir::KernelBuilder& builder_;
@@ -32,6 +42,7 @@ class FragmentRegion {
   const program::Region& region_;
   const program::Tile& tile_;
   kir::VarId fragment_;
+  StagedStores staged_;
   kir::ExprId first_column_;  ///< Of the lane, in the column index type.
 };
 

@@ -137,15 +137,20 @@ class ProgramLowering {
                                              .type = tile.type,
                                              .space = kir::Space::kShared,
                                              .access = kir::Access::kReadWrite,
-                                             .alignment = alignment_of(tile),
+                                             .alignment = alignment_of(id),
                                              .value = {},
                                              .count = elements_of(tile) * tile.stages});
   }
 
   /// Of the pattern that a tensor copy and the products of warp groups swizzle by.
-  [[nodiscard]] int64_t alignment_of(const program::Tile& tile) const {
-    return program_.producer ? kir::swizzle_period(tile.line_columns() * bytes_of(tile.type))
-                             : kir::kSharedUnit;
+  [[nodiscard]] int64_t alignment_of(TileId id) const {
+    const program::Tile& tile = program_.tiles[id];
+    for (const program::Step& step : program_.steps) {
+      const auto* copy = std::get_if<program::Copy>(&step);
+      if (copy != nullptr && copy->tile == id && copy->kind == program::CopyKind::kTensor)
+        return kir::swizzle_period(tile.line_columns() * bytes_of(tile.type));
+    }
+    return kir::kSharedUnit;
   }
 
   /// True for steps of another role.

@@ -38,6 +38,15 @@ struct ProgramScope {
     if (builder.as_integer(x) != nullptr) return x;
     return builder.ref(builder.declare(std::move(name), x));
   }
+  /// Number among the rows of the space of a row of the block's batch. Both are i64; `rows` is the
+  /// axis of the rows.
+  [[nodiscard]] kir::ExprId row_of_space(program::AxisId rows, kir::ExprId row) const {
+    for (const auto& [axis, begin] : begins) {
+      if (program.axes[axis].first_loop < program.axes[rows].first_loop)
+        row = builder.add(builder.mul(begin, extents.at(rows)), row);
+    }
+    return row;
+  }
   /// x modulo a constant.
   [[nodiscard]] kir::ExprId remainder(kir::ExprId x, int64_t by) const {
     return builder.rem(x, builder.integer(by, builder.type_of(x)));

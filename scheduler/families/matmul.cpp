@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 
 #include "fusion_ir/integers.h"
@@ -291,6 +292,19 @@ std::optional<Rejection> refuse_matmul(const SegmentFacts& facts) {
 
 namespace {
 
+/// Adjacent columns of an output that one aligned access stores, where they divide `columns`; 1 if
+/// its columns are not adjacent.
+int64_t staged_width(const SegmentFacts& facts, size_t output, int64_t columns) {
+  const TensorAccess& access = facts.space.outputs[output];
+  for (int64_t width = kMostAccessBytes / access.element_bytes; width > 1; width /= 2) {
+    const Schedule of_width{.family = std::string(kName), .vector_width = width};
+    if (columns % width == 0 && facts.space.columns % width == 0 &&
+        access_kind(facts, access, of_width) == AccessKind::kVector)
+      return width;
+  }
+  return 1;
+}
+
 /// Builds the program of a schedule.
 class ProgramBuilder {
  public:
@@ -330,8 +344,10 @@ class ProgramBuilder {
                                                .stages = own_.pipeline_stages,
                                                .copies = std::move(copies_),
                                                .body = {contract}});
-    const program::StepId region = in_parts(
-        program::Region{.tile = sum, .value = contraction_.value, .width = schedule_.vector_width});
+    const program::StepId region = in_parts(program::Region{.tile = sum,
+                                                            .value = contraction_.value,
+                                                            .width = schedule_.vector_width,
+                                                            .staged = staging()});
     const program::StepId blocks =
         out_.steps.push_back(program::Nest{.binding = program::Binding::kBlock,
                                            .loops = {{.axis = batch_, .step = 1},
@@ -383,6 +399,31 @@ class ProgramBuilder {
     copies_.push_back(out_.steps.push_back(
         program::Copy{.tile = tile, .of_rows = of_rows, .kind = copy.kind, .width = copy.width}));
     return tile;
+  }
+
+  /// Outputs that wider accesses store than those of a lane's pairs.
+  std::vector<program::Staging> staging() {
+    std::vector<program::Staging> out;
+    // A row of all of them has one column of the widest access for each lane of a warp.
+    auto row_columns =
+        static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(part_columns_.extent)));
+    for (size_t i = 0; i < facts_.fusion.outputs.size(); ++i) {
+      const int64_t bytes = facts_.space.outputs[i].element_bytes;
+      const int64_t width = staged_width(facts_, i, part_columns_.extent);
+      if (width <= schedule_.vector_width || facts_.is_empty(facts_.fusion.outputs[i])) continue;
+      row_columns = std::min(row_columns, kWarp * kMostAccessBytes / bytes);
+      out.push_back({.output = i, .tile = {}, .width = width});
+    }
+    for (program::Staging& staging : out) {
+      const ValueId output = facts_.fusion.outputs[staging.output];
+      staging.tile = out_.tiles.push_back({.name = fmt::format("row{}", staging.output),
+                                           .type = facts_.fusion.values[output].type,
+                                           .place = program::Place::kShared,
+                                           .rows = {.axis = m_, .extent = program::kFragmentRows},
+                                           .columns = {.axis = n_, .extent = row_columns},
+                                           .stages = out_.threads / kWarp});
+    }
+    return out;
   }
 
   /// A tensor map copies lines of up to 128 bytes, the longest that a product takes.

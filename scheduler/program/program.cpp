@@ -137,7 +137,13 @@ class Printer {
                      name(contract.accumulator), name(contract.left), name(contract.right)));
   }
   void print(const Region& region) {
-    line(fmt::format("region {} = %{} width {}", region.value, name(region.tile), region.width));
+    std::string staged;
+    for (const Staging& staging : region.staged) {
+      staged += fmt::format(" output {} through %{} width {}", staging.output, name(staging.tile),
+                            staging.width);
+    }
+    line(fmt::format("region {} = %{} width {}{}", region.value, name(region.tile), region.width,
+                     staged));
   }
 
   const Program& program_;

@@ -74,7 +74,7 @@ struct Tile {
   DType type = DType::kF32;
   Place place = Place::kShared;
   Span rows, columns;
-  int64_t stages = 1;  ///< Copies of it, one for each stage of a pipeline.
+  int64_t stages = 1;  ///< Copies of it, one for each stage of a pipeline or for each warp.
   int64_t line = 0;    ///< Columns of a line; 0: a line is a whole row.
   [[nodiscard]] int64_t line_columns() const { return line == 0 ? columns.extent : line; }
   friend bool operator==(const Tile&, const Tile&) = default;
@@ -147,11 +147,21 @@ struct Contract {
   friend bool operator==(const Contract&, const Contract&) = default;
 };
 
+/// Where a warp collects rows of an output until it stores whole lines of memory. The lanes of a
+/// fragment hold only pairs of adjacent columns, of eight rows at a time.
+struct Staging {
+  size_t output = 0;  ///< Among the segment's outputs.
+  TileId tile;        ///< In shared memory, with a copy for each warp.
+  int64_t width = 1;  ///< Adjacent columns that one access stores.
+  friend bool operator==(const Staging&, const Staging&) = default;
+};
+
 /// Evaluates and stores the segment's outputs at each element of a fragment, which holds `value`.
 struct Region {
   TileId tile;
   ValueId value;
   int64_t width = 1;  ///< Adjacent columns that one access loads or stores.
+  std::vector<Staging> staged{};
   friend bool operator==(const Region&, const Region&) = default;
 };
 

@@ -216,6 +216,21 @@ class Checker {
     require(region.width == 1 || region.width == 2,
             "a lane has pairs of adjacent columns of a fragment", region.width, 2, "elements",
             "use vector_width 1 or 2");
+    const Tile& fragment = program_.tiles[region.tile];
+    for (const Staging& staging : region.staged) {
+      const Tile& tile = program_.tiles[staging.tile];
+      const int64_t warps = program_.threads / kWarp;
+      require(tile.place == Place::kShared && tile.rows.extent == kFragmentRows,
+              "a warp stages eight rows of an output", tile.rows.extent, kFragmentRows, "rows",
+              "use a tile of eight rows in shared memory");
+      require(tile.stages == warps, "each warp stages its own rows", tile.stages, warps, "warps",
+              "use a copy of the tile for each warp");
+      const int64_t bytes = staging.width * bytes_of(tile.type);
+      require(bytes <= kMostAccessBytes && std::has_single_bit(static_cast<uint64_t>(bytes)) &&
+                  fragment.columns.extent % staging.width == 0,
+              "a staged row is stored in accesses of up to 16 bytes", bytes, kMostAccessBytes,
+              "bytes", "use a width that divides the columns");
+    }
   }
 
   /// The part of an axis that the blocks' loops choose.

@@ -23,6 +23,10 @@ void for_each_step(const Program& program,
 
 /// Tiles that the blocks take.
 int64_t tile_count(const Program& program);
+/// Rows of a fragment that the lanes of a warp hold at the same place of their registers (PTX ISA,
+/// "mma", accumulators).
+inline constexpr int64_t kFragmentRows = 8;
+
 /// Blocks of the grid.
 int64_t block_count(const Program& program);
 
