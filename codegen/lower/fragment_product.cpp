@@ -1,6 +1,7 @@
 #include "codegen/lower/fragment_product.h"
 
 #include "scheduler/analysis/cuda_units.h"
+#include "scheduler/program/program_walks.h"
 
 namespace sinter {
 
@@ -23,6 +24,22 @@ int64_t row_instructions(const program::Tile& fragment) {
 }
 int64_t column_instructions(const program::Tile& fragment) {
   return fragment.columns.extent / program::MatrixShape{}.n;
+}
+
+ExprId first_row(const ProgramScope& scope, const program::Tile& fragment, ExprId i, ExprId half) {
+  constexpr int64_t kWarpRows = program::MatrixShape{}.m;
+  kir::KernelBuilder& builder = scope.builder;
+  ExprId in_part = builder.add(builder.mul(i, scope.i32(instruction_rows(fragment))),
+                               builder.mul(half, scope.i32(program::kFragmentRows)));
+  if (const int64_t warps = program::threads_of(fragment.place) / kWarp; warps > 1) {
+    const ExprId warp = scope.remainder(builder.div(scope.thread, scope.i32(kWarp)), warps);
+    in_part = builder.add(in_part, builder.mul(warp, scope.i32(kWarpRows)));
+  }
+  return builder.add(scope.part_begins.at(fragment.rows.axis), in_part);
+}
+
+ExprId row_of_lane(const ProgramScope& scope) {
+  return scope.builder.div(scope.lane, scope.i32(kWarp / program::kFragmentRows));
 }
 
 FragmentProduct::FragmentProduct(const ProgramScope& scope, const program::Contract& contract)

@@ -45,4 +45,11 @@ int64_t instruction_rows(const program::Tile& fragment);
 int64_t row_instructions(const program::Tile& fragment);
 int64_t column_instructions(const program::Tile& fragment);
 
+/// The first of the eight rows of a fragment that the warp holds in half (i32) of instruction `i`
+/// (i32) along the rows, in the block's tile, i32.
+kir::ExprId first_row(const ProgramScope& scope, const program::Tile& fragment, kir::ExprId i,
+                      kir::ExprId half);
+/// Which of the eight the lane holds, i32.
+kir::ExprId row_of_lane(const ProgramScope& scope);
+
 }  // namespace sinter

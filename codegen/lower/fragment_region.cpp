@@ -16,7 +16,6 @@ namespace {
 
 // What a lane holds of one instruction (PTX ISA, "mma" and "wgmma", accumulators): pairs of
 // adjacent columns of rows lane / 4 and lane / 4 + 8 of the 16 rows of its warp.
-constexpr int64_t kWarpRows = program::MatrixShape{}.m;
 constexpr int64_t kInstructionColumns = program::MatrixShape{}.n;
 constexpr int64_t kLanesOfRow = 4;
 constexpr int64_t kPair = 2;
@@ -62,7 +61,7 @@ void FragmentRegion::body(Predication predication) {
         const int64_t count = std::min(collected, columns - first);
         evaluate_row(i, half, first, count, predication);
         if (!staged_.empty()) {
-          staged_.store({.first_row = first_row(i, half),
+          staged_.store({.first_row = first_row(scope_, tile_, i, half),
                          .first_column = first,
                          .columns = count,
                          .predication = predication});
@@ -72,22 +71,10 @@ void FragmentRegion::body(Predication predication) {
   });
 }
 
-/// The first of the warp's eight rows in half of an instruction, in the block's tile, i32.
-ExprId FragmentRegion::first_row(ExprId i, ExprId half) {
-  ExprId in_part = builder_.add(builder_.mul(i, scope_.i32(instruction_rows(tile_))),
-                                builder_.mul(half, scope_.i32(program::kFragmentRows)));
-  if (const int64_t warps = program::threads_of(tile_.place) / kWarp; warps > 1) {
-    const ExprId warp = scope_.remainder(builder_.div(scope_.thread, scope_.i32(kWarp)), warps);
-    in_part = builder_.add(in_part, builder_.mul(warp, scope_.i32(kWarpRows)));
-  }
-  return builder_.add(scope_.part_begins.at(tile_.rows.axis), in_part);
-}
-
 void FragmentRegion::evaluate_row(ExprId i, ExprId half, int64_t first, int64_t count,
                                   Predication predication) {
   const program::AxisId m = tile_.rows.axis;
-  const ExprId in_tile =
-      builder_.add(first_row(i, half), builder_.div(scope_.lane, scope_.i32(kLanesOfRow)));
+  const ExprId in_tile = builder_.add(first_row(scope_, tile_, i, half), row_of_lane(scope_));
   const ExprId row = builder_.ref(
       builder_.declare("row", builder_.add(scope_.begins.at(m), scope_.wide(in_tile))));
   const int64_t columns = column_instructions(tile_);

@@ -20,7 +20,6 @@ class FragmentRegion {
 
  private:
   void body(Predication predication);
-  [[nodiscard]] kir::ExprId first_row(kir::ExprId i, kir::ExprId half);
   [[nodiscard]] kir::ExprId lane_column();
   /// Evaluates `count` columns, from `first` of the fragment on, of the lane's row in half of an
   /// instruction.

@@ -9,6 +9,7 @@
 #include "codegen/lower/group_product.h"
 #include "codegen/lower/operand_copies.h"
 #include "codegen/lower/program_scope.h"
+#include "codegen/lower/row_region.h"
 #include "codegen/lower/tensor_copies.h"
 #include "codegen/lower/tile_lowering.h"
 #include "codegen/protocol/async_protocol.h"
@@ -185,7 +186,11 @@ class ProgramLowering {
                               }
                             },
                             [&](const program::Region& region) {
-                              FragmentRegion(scope_, list_, tiles_, region).evaluate();
+                              if (region.holds_rows) {
+                                RowRegion(scope_, tiles_, region).evaluate();
+                              } else {
+                                FragmentRegion(scope_, list_, tiles_, region).evaluate();
+                              }
                             }},
                  program_.steps[id]);
     }

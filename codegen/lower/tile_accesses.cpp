@@ -218,6 +218,10 @@ void TileLowering::store_in_pairs(size_t index, VarId tile, const TilePosition& 
 }
 
 void TileLowering::store_collected(size_t index, VarId tile, TilePosition position) {
+  if (const auto sink = sinks_.find(index); sink != sinks_.end()) {
+    sink->second(tile, position);
+    return;
+  }
   if (position.predication == Predication::kNone && stores_in_pairs(facts_, schedule_, index)) {
     store_in_pairs(index, tile, position);
     return;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -125,8 +126,11 @@ class TileLowering {
   /// Starts the evaluation of one element; values are computed once per element.
   void begin_element(const TilePosition& position, kir::ExprId lane);
   kir::ExprId element_value(ValueId value);
-  /// Defines the current element of an outer reduction's result, until the next element begins.
+  /// Defines the current element of a value, until the next element begins.
   void define_element_value(ValueId value, kir::ExprId expr) { element_values_[value] = expr; }
+  /// Defines the elements of a value by their position, for all elements that begin from now on.
+  using ElementSource = std::function<kir::ExprId(const TilePosition& position, kir::ExprId lane)>;
+  void set_source(ValueId value, ElementSource source) { sources_[value] = std::move(source); }
 
   /// Declares registers that collect one vector of an output before it is stored. If the output is
   /// a cast, they have the compute type, and the store rounds.
@@ -135,8 +139,11 @@ class TileLowering {
   kir::ExprId output_element(size_t index);
   /// Stores the collected vector.
   void store(size_t index, kir::VarId tile, const TilePosition& position);
-  /// Stores a vector that was collected inside its predicated region. Whole warps without
-  /// predication store by lane pairs where possible (stores_in_pairs).
+  /// Takes collected vectors of an output instead of its store.
+  using Sink = std::function<void(kir::VarId tile, const TilePosition& position)>;
+  void set_sink(size_t index, Sink sink) { sinks_[index] = std::move(sink); }
+  /// Stores a vector that was collected inside its predicated region, or passes it to the output's
+  /// sink. Whole warps without predication store by lane pairs where possible (stores_in_pairs).
   void store_collected(size_t index, kir::VarId tile, TilePosition position);
 
   std::string name_of_value(ValueId value) const;
@@ -202,6 +209,8 @@ class TileLowering {
   TilePosition position_;
   kir::ExprId lane_;
   std::map<ValueId, kir::ExprId> element_values_;
+  std::map<ValueId, ElementSource> sources_;
+  std::map<size_t, Sink> sinks_;
 };
 
 }  // namespace sinter

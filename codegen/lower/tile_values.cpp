@@ -214,6 +214,7 @@ void TileLowering::begin_element(const TilePosition& position, ExprId lane) {
   position_ = position;
   lane_ = lane;
   element_values_.clear();
+  for (const auto& [value, source] : sources_) element_values_[value] = source(position, lane);
 }
 
 ExprId TileLowering::element_value(ValueId value) {

@@ -270,18 +270,14 @@ class LoopChooser {
     return check_outer_columns(columns);
   }
 
-  /// Chooses the columns of a contraction: the axes of its result that only one operand has. Moves
-  /// the axes that both operands have to the front of the loops.
+  /// Chooses the columns of a contraction: the axes of its result that only one operand has, those
+  /// that reductions remove if there are any. Moves the axes that both operands have to the front
+  /// of the loops.
   std::optional<Rejection> choose_contracted(std::vector<uint32_t>& walked,
-                                             std::vector<uint32_t>& columns) const {
+                                             std::vector<uint32_t>& columns) {
     const Op& op = fusion_.ops[*linked_.contraction];
     const auto& contract = std::get<ContractOp>(op.kind);
     const ValueId result = op.results.front();
-    if (!reduced_by_.empty()) {
-      return reject_space("a kernel that contracts reduces nothing else",
-                          reduced_by_.begin()->first,
-                          "none needed where the graph may be cut: another kernel reduces");
-    }
     std::vector<uint32_t> left;  // Classes that only the left operand has.
     std::vector<uint32_t> both;
     const auto has = [](const std::vector<int>& axes, size_t axis) {
@@ -303,12 +299,34 @@ class LoopChooser {
       return reject_space("an output has other axes than the contraction", result,
                           "give what has other axes a fusion of its own");
     }
+    std::ranges::stable_partition(walked, [&](uint32_t node) { return contains(both, node); });
+    if (!reduced_by_.empty()) return choose_reduced(left, columns);
     for (const uint32_t node : walked | std::views::reverse) {
       if (contains(both, node)) continue;
       if (contains(left, node)) columns = left;
       break;
     }
-    std::ranges::stable_partition(walked, [&](uint32_t node) { return contains(both, node); });
+    return std::nullopt;
+  }
+
+  /// Makes the axes that all reductions beside a contraction remove its columns: those that only
+  /// the left operand has, or only the right one, which are in `columns`.
+  std::optional<Rejection> choose_reduced(std::vector<uint32_t> left,
+                                          std::vector<uint32_t>& columns) {
+    std::ranges::sort(left);
+    std::vector<uint32_t> right = columns;
+    std::ranges::sort(right);
+    const auto& [first, nodes] = *reduced_by_.begin();
+    for (const auto& [result, removed] : reduced_by_) {
+      if (removed == nodes && !nodes.empty() && (nodes == left || nodes == right)) continue;
+      return reject_space(
+          fmt::format("reduction {} beside a contraction removes other axes than those of one "
+                      "operand",
+                      result),
+          result, "none needed where the graph may be cut: another kernel reduces");
+    }
+    columns = nodes;
+    out_.inner = true;
     return std::nullopt;
   }
 

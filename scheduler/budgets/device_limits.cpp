@@ -51,7 +51,7 @@ DeviceLimits hopper() {
   limits.most_cluster_blocks = kMostClusterBlocks;
   limits.has_setmaxnreg = limits.has_wgmma = true;
   limits.matrix_products_per_clock = 910.0;
-  limits.group_products_per_clock = 1700.0;
+  limits.group_products_per_clock = 1820.0;
   return limits;
 }
 

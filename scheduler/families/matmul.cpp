@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <span>
 
 #include "fusion_ir/integers.h"
 #include "scheduler/analysis/cuda_units.h"
@@ -35,10 +36,22 @@ constexpr int64_t kBaseRegisters = 12;
 /// Clocks of a step of the pipeline in which a block computes nothing: it waits for its copies and
 /// for its warps, and loads the first matrices.
 constexpr double kStepClocks = 250.0;
-/// Lines of L1 that the stores of an SM touch in a clock. A warp's store touches eight rows.
+/// Lines of L1 that the stores of an SM touch in a clock. A warp's store of pairs touches eight
+/// rows. What is staged passes through shared memory twice before it is stored, 128 bytes a clock.
 constexpr double kStoreLinesPerClock = 1.0;
 constexpr double kElementsOfStore = 64.0;
 constexpr double kLinesOfStore = 8.0;
+constexpr double kPassesOfStaged = 3.0;
+constexpr double kBytesOfPass = 128.0;
+/// Instructions of staging an element: half of a conversion, of an address and of a store to shared
+/// memory, and an eighth of those of the access that stores it.
+constexpr double kInstructionsOfStaged = 4.0;
+/// Bytes per clock that tensor copies bring from L2 to an SM. Source: (2048, 2048, 2048) by tiles
+/// of 64 x 256 on an H200, 28.5 us, where nothing else limits.
+constexpr double kTensorCopyBytes = 61.0;
+/// Clocks between the last product of a warp group and the first store behind it, and between its
+/// last store and the next product.
+constexpr double kTurnClocks = 800.0;
 /// Rate of f8 products beside that of 16-bit ones on compute capability 9.0, where mma.sync takes
 /// longer for f8: (8192, 4096, 4096) in 826 us on an H100, 670 in bf16.
 constexpr double kF8Rate90 = 0.8;
@@ -49,6 +62,9 @@ constexpr int64_t kMatmulProducerRegisters = 40;
 
 /// Most elements of the contracted axis, so that a counter of steps fits 31 bits.
 constexpr double kMostContracted = 0x1p35;
+
+/// Most elements of a tile along an axis.
+constexpr int64_t kMostTile = 256;
 
 /// Blocks of a group share the columns' operand of as many tiles: walking 8 tiles of rows before
 /// the next tile of columns reads both operands about equally often from L2.
@@ -67,6 +83,12 @@ constexpr std::array kBlockTiles = {
     BlockTile{128, 32, 4, 1},  BlockTile{32, 64, 1, 4},   BlockTile{64, 32, 4, 1},
     BlockTile{32, 32, 2, 2},   BlockTile{16, 128, 1, 4},  BlockTile{16, 64, 1, 4},
     BlockTile{16, 32, 1, 2},
+};
+/// Those of rows that are reduced, whose columns one warp has.
+constexpr std::array kRowTiles = {
+    BlockTile{128, 256, 8, 1}, BlockTile{64, 256, 4, 1}, BlockTile{128, 128, 8, 1},
+    BlockTile{64, 128, 4, 1},  BlockTile{128, 64, 8, 1}, BlockTile{64, 64, 4, 1},
+    BlockTile{64, 32, 4, 1},   BlockTile{32, 256, 2, 1},
 };
 
 /// Those of warp groups, one to two of 64 or 128 rows.
@@ -202,7 +224,6 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
     return broken("blocks of a producer and warp groups are persistent, and no others",
                   schedule.persistent_blocks, has_producer(own) ? 1 : 0, "blocks",
                   "set both persistent_blocks and consumer_registers, or neither");
-  constexpr int64_t kMostTile = 256;
   for (const int64_t extent : {own.tile_rows, own.tile_columns, own.tile_depth}) {
     if (extent < 1 || extent > kMostTile)
       return broken("a tile has from 1 to 256 elements along each axis", extent, kMostTile,
@@ -279,9 +300,22 @@ std::optional<Rejection> refuse_matmul(const SegmentFacts& facts) {
     return refused("the result of the contraction has no columns", 1, 2, "columns",
                    contraction.value, "none needed: it is computed as a reduction of rows");
   }
+  if (facts.has_outer()) {
+    return refused("rows are reduced beside a contraction, and columns are not", 1, 0, "reductions",
+                   facts.fusion.ops[facts.outer_reductions.front()].results.front(),
+                   "none needed where the graph may be cut: another kernel reduces");
+  }
+  if (facts.has_reduction() && (facts.space.columns > kMostTile || facts.space.columns % 2 != 0)) {
+    return refused("a row that is reduced is even, and not longer than a tile",
+                   static_cast<double>(facts.space.columns), kMostTile, "columns",
+                   contraction.value,
+                   "none needed where the graph may be cut: another kernel reduces");
+  }
   for (size_t i = 0; i < facts.fusion.outputs.size(); ++i) {
     const Dependence covered = facts.space.output_coverage[i];
     if (covered.columns && (covered.rows || facts.space.row_dimensions == 0)) continue;
+    // Kernels that reduce rows store values of rows.
+    if (facts.has_reduction() && !covered.columns && covered.rows) continue;
     if (facts.is_empty(facts.fusion.outputs[i])) continue;
     return refused("an output has fewer axes than the contraction", 0, 1, "axes",
                    facts.fusion.outputs[i],
@@ -291,6 +325,12 @@ std::optional<Rejection> refuse_matmul(const SegmentFacts& facts) {
 }
 
 namespace {
+
+/// True for outputs that have an element for each row and column.
+bool covers_all(const SegmentFacts& facts, size_t output) {
+  const Dependence covered = facts.space.output_coverage[output];
+  return covered.columns && (covered.rows || facts.space.row_dimensions == 0);
+}
 
 /// Adjacent columns of an output that one aligned access stores, where they divide `columns`; 1 if
 /// its columns are not adjacent.
@@ -347,6 +387,7 @@ class ProgramBuilder {
     const program::StepId region = in_parts(program::Region{.tile = sum,
                                                             .value = contraction_.value,
                                                             .width = schedule_.vector_width,
+                                                            .holds_rows = facts_.has_reduction(),
                                                             .staged = staging()});
     const program::StepId blocks =
         out_.steps.push_back(program::Nest{.binding = program::Binding::kBlock,
@@ -404,14 +445,18 @@ class ProgramBuilder {
   /// Outputs that wider accesses store than those of a lane's pairs.
   std::vector<program::Staging> staging() {
     std::vector<program::Staging> out;
-    // A row of all of them has one column of the widest access for each lane of a warp.
+    // A row of all of them has one access of the widest for each lane of a warp, or all columns
+    // where rows are reduced.
     auto row_columns =
         static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(part_columns_.extent)));
     for (size_t i = 0; i < facts_.fusion.outputs.size(); ++i) {
       const int64_t bytes = facts_.space.outputs[i].element_bytes;
       const int64_t width = staged_width(facts_, i, part_columns_.extent);
-      if (width <= schedule_.vector_width || facts_.is_empty(facts_.fusion.outputs[i])) continue;
-      row_columns = std::min(row_columns, kWarp * kMostAccessBytes / bytes);
+      if (width <= schedule_.vector_width || !covers_all(facts_, i) ||
+          facts_.is_empty(facts_.fusion.outputs[i]))
+        continue;
+      if (!facts_.has_reduction())
+        row_columns = std::min(row_columns, kWarp * kMostAccessBytes / bytes);
       out.push_back({.output = i, .tile = {}, .width = width});
     }
     for (program::Staging& staging : out) {
@@ -468,7 +513,18 @@ program::Program matmul_program(const SegmentFacts& facts, const Schedule& sched
 
 namespace {
 
-/// `stage` is the only stage of a segment that the family takes.
+/// What the stages of a row do for each element, together.
+Stage all_of(const StageList& list) {
+  Stage out;
+  for (const Stage& stage : list.stages) {
+    out.issue_slots += stage.issue_slots;
+    out.special_functions += stage.special_functions;
+    out.live_values = std::max(out.live_values, stage.live_values);
+  }
+  return out;
+}
+
+/// `stage` is what its stages do, all_of() them.
 tl::expected<ResourceEstimate, Rejection> estimate_program(const SegmentFacts& facts,
                                                            const Schedule& schedule,
                                                            const program::Program& program,
@@ -508,6 +564,27 @@ tl::expected<ResourceEstimate, Rejection> estimate_program(const SegmentFacts& f
   if (auto rejection = over_budget(facts, schedule, estimate, limits))
     return tl::make_unexpected(*rejection);
   return estimate;
+}
+
+/// Clocks in which an SM stores the outputs of a block's tile.
+double store_clocks(const SegmentFacts& facts, const program::Program& program,
+                    const MatmulParameters& own) {
+  const auto tile = static_cast<double>(own.tile_rows * own.tile_columns);
+  std::vector<bool> is_staged(facts.fusion.outputs.size());
+  for (const program::Step& step : program.steps) {
+    if (const auto* region = std::get_if<program::Region>(&step)) {
+      for (const program::Staging& staging : region->staged) is_staged[staging.output] = true;
+    }
+  }
+  double clocks = 0.0;
+  for (size_t i = 0; i < is_staged.size(); ++i) {
+    const auto bytes = static_cast<double>(facts.space.outputs[i].element_bytes);
+    constexpr double kIssuePerClock = 4.0;
+    clocks += tile * (is_staged[i] ? kPassesOfStaged * bytes / kBytesOfPass +
+                                         kInstructionsOfStaged / kWarp / kIssuePerClock
+                                   : kLinesOfStore / kElementsOfStore / kStoreLinesPerClock);
+  }
+  return clocks;
 }
 
 Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
@@ -564,16 +641,21 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
                                                 (blocks * steps);
   const double waits_us =
       steps * std::max(0.0, kStepClocks - (beside - 1.0) * step_clocks) / clocks_per_us;
-  const auto tile = static_cast<double>(own.tile_rows * own.tile_columns);
-  const double stores_us =
-      tile / kElementsOfStore * kLinesOfStore / (kStoreLinesPerClock * clocks_per_us);
+  const double stores_us = store_clocks(facts, program, own) / clocks_per_us;
   if (program.producer) {
     // The producer loads during the epilogues of the tiles, but the warp groups multiply nothing.
-    out.matrix_us += of_sm * stores_us;
-    out.block_latency_us = stores_us + 2.0 * constants.memory_wait_ns / 1000.0;
+    const auto tile = static_cast<double>(own.tile_rows * own.tile_columns);
+    const double special_us =
+        tile * stage.special_functions / (limits.special_per_clock * clocks_per_us);
+    const double epilogue_us =
+        stores_us + std::max(issue_time(tile * stage.issue_slots, limits, 1.0), special_us) +
+        kTurnClocks / clocks_per_us;
+    const double products_us = out.matrix_us + of_sm * epilogue_us;
+    out.block_latency_us = 2.0 * constants.memory_wait_ns / 1000.0;
     out.exposed_us = out.block_latency_us;
+    out.l2_us = traffic.copied_bytes / (kTensorCopyBytes * clocks_per_us * busy);
     out.total_us = out.launch_us + out.exposed_us +
-                   std::max({out.matrix_us, out.memory_us, out.l2_us, out.shared_us});
+                   std::max({products_us, out.memory_us, out.l2_us, out.shared_us});
     return out;
   }
   out.block_latency_us = waits_us + stores_us + 2.0 * constants.memory_wait_ns / 1000.0;
@@ -592,13 +674,13 @@ tl::expected<ResourceEstimate, Rejection> estimate_matmul(const SegmentFacts& fa
   if (auto rejection = check_schedule(facts, schedule, limits))
     return tl::make_unexpected(with_tensor(*rejection, facts, schedule));
   return estimate_program(facts, schedule, matmul_program(facts, schedule),
-                          distribute(facts, {}).stages[0], limits);
+                          all_of(distribute(facts, {})), limits);
 }
 
 Prediction predict_matmul(const SegmentFacts& facts, const Schedule& schedule,
                           const ResourceEstimate& estimate, const DeviceLimits& limits) {
   return predict_program(facts, schedule, matmul_program(facts, schedule),
-                         distribute(facts, {}).stages[0], estimate, limits);
+                         all_of(distribute(facts, {})), estimate, limits);
 }
 
 namespace {
@@ -607,14 +689,16 @@ namespace {
 class Proposer {
  public:
   Proposer(const SegmentFacts& facts, const DeviceLimits& limits)
-      : facts_(facts), limits_(limits), list_(distribute(facts, {})) {
+      : facts_(facts), limits_(limits), stage_(all_of(distribute(facts, {}))) {
     const ContractedSpace& contraction = *facts.space.contraction;
     for (size_t i = contraction.batch_dimensions; i < facts.space.row_dimensions; ++i)
       rows_ *= facts.space.dimensions[i].size;
   }
 
   Proposal run() {
-    for (const BlockTile& shape : kBlockTiles) {
+    const std::span<const BlockTile> shapes =
+        facts_.has_reduction() ? std::span<const BlockTile>(kRowTiles) : kBlockTiles;
+    for (const BlockTile& shape : shapes) {
       if (is_wasteful(shape)) continue;
       // A tile of so few columns reads the rows' operand for more blocks than wider ones.
       if (shape.tile_rows == 16 && shape.tile_columns == 32 && facts_.space.columns > 32) continue;
@@ -666,8 +750,13 @@ class Proposer {
       }
       const program::Program program = matmul_program(facts_, schedule);
       schedule.persistent_blocks = std::min(limits_.sm_count, program::tile_count(program));
-      const int64_t stage_bytes = program::shared_bytes(program) / own.pipeline_stages;
-      const int64_t most = std::min(limits_.shared_bytes_per_block / stage_bytes, kMostGroupStages);
+      // Two stages and what is in shared memory beside them, then as many more as fit.
+      const int64_t two_stages = program::shared_bytes(program);
+      own.pipeline_stages = 3;
+      const int64_t stage = program::shared_bytes(matmul_program(facts_, schedule)) - two_stages;
+      const int64_t left = limits_.shared_bytes_per_block - two_stages;
+      if (left < 0) continue;
+      const int64_t most = std::min(2 + left / stage, kMostGroupStages);
       for (const int64_t stages : {most, most - 1}) {
         own.pipeline_stages = stages;
         if (stages >= 2 && schedule.persistent_blocks > 0) offer(schedule);
@@ -681,20 +770,20 @@ class Proposer {
       return;
     }
     const program::Program program = matmul_program(facts_, schedule);
-    auto estimate = estimate_program(facts_, schedule, program, list_.stages[0], limits_);
+    auto estimate = estimate_program(facts_, schedule, program, stage_, limits_);
     if (!estimate) {
       nearest_ = estimate.error();
       return;
     }
     if (estimate->registers > estimate->register_cap) return;
     const Prediction predicted =
-        predict_program(facts_, schedule, program, list_.stages[0], *estimate, limits_);
+        predict_program(facts_, schedule, program, stage_, *estimate, limits_);
     proposal_.candidates.push_back({std::move(schedule), *estimate, predicted});
   }
 
   const SegmentFacts& facts_;
   const DeviceLimits& limits_;
-  const StageList list_;
+  const Stage stage_;
   int64_t rows_ = 1;  ///< Of one batch.
   Proposal proposal_;
   std::optional<Rejection> nearest_;

@@ -142,8 +142,8 @@ class Printer {
       staged += fmt::format(" output {} through %{} width {}", staging.output, name(staging.tile),
                             staging.width);
     }
-    line(fmt::format("region {} = %{} width {}{}", region.value, name(region.tile), region.width,
-                     staged));
+    line(fmt::format("region {} = %{} width {}{}{}", region.value, name(region.tile), region.width,
+                     region.holds_rows ? " rows" : "", staged));
   }
 
   const Program& program_;

@@ -161,6 +161,8 @@ struct Region {
   TileId tile;
   ValueId value;
   int64_t width = 1;  ///< Adjacent columns that one access loads or stores.
+  /// The fragments of a warp, or of a warp group, have all columns, and the region reduces rows.
+  bool holds_rows = false;
   std::vector<Staging> staged{};
   friend bool operator==(const Region&, const Region&) = default;
 };

@@ -217,6 +217,13 @@ class Checker {
             "a lane has pairs of adjacent columns of a fragment", region.width, 2, "elements",
             "use vector_width 1 or 2");
     const Tile& fragment = program_.tiles[region.tile];
+    if (region.holds_rows) {
+      const int64_t columns = program_.axes[fragment.columns.axis].extent;
+      require(columns <= fragment.columns.extent && region.width == 2,
+              "a row that is reduced does not fit the fragment of a warp or warp group", columns,
+              fragment.columns.extent, "columns",
+              "use wider tiles of fewer warps along the columns, or another kernel for the rows");
+    }
     for (const Staging& staging : region.staged) {
       const Tile& tile = program_.tiles[staging.tile];
       const int64_t warps = program_.threads / kWarp;
@@ -284,6 +291,17 @@ int64_t block_count(const Program& program) {
   const Nest* nest = nest_of_blocks(program);
   return nest != nullptr && nest->persistent_blocks > 0 ? std::min(nest->persistent_blocks, tiles)
                                                         : tiles;
+}
+
+Schedule row_schedule(const Program& program) {
+  constexpr int64_t kLanesOfRow = kWarp / kFragmentRows;
+  // Vectors of so many columns are loaded together.
+  constexpr int64_t kColumnsAhead = 32;
+  constexpr int64_t kPair = 2;
+  return {.threads_per_row = kLanesOfRow,
+          .rows_per_block = program.threads / kLanesOfRow,
+          .vector_width = kPair,
+          .unroll = kColumnsAhead / (kLanesOfRow * kPair)};
 }
 
 int64_t shared_bytes(const Program& program) {

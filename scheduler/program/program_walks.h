@@ -6,6 +6,7 @@
 
 #include "scheduler/analysis/decision.h"
 #include "scheduler/program/program.h"
+#include "scheduler/schedule/schedule.h"
 
 namespace sinter::program {
 
@@ -23,6 +24,10 @@ void for_each_step(const Program& program,
 
 /// Tiles that the blocks take.
 int64_t tile_count(const Program& program);
+/// The schedule of a row kernel whose threads have the columns of a row as the four lanes have them
+/// that hold a row of a fragment.
+Schedule row_schedule(const Program& program);
+
 /// Rows of a fragment that the lanes of a warp hold at the same place of their registers (PTX ISA,
 /// "mma", accumulators).
 inline constexpr int64_t kFragmentRows = 8;

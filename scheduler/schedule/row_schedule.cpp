@@ -353,8 +353,9 @@ bool keeps_in_registers(const Schedule& schedule) {
 
 bool unrolls_batches(const SegmentFacts& facts, const Schedule& schedule) {
   const bool holds_row = facts.has_outer() && schedule.rows_per_tile() == 0;
+  // The result of a contraction is in registers.
   return (holds_row && schedule.accumulators() == Residency::kRegister) ||
-         keeps_in_registers(schedule);
+         keeps_in_registers(schedule) || facts.space.contraction.has_value();
 }
 
 bool takes_two_passes(const OpKind& kind) {

@@ -116,7 +116,7 @@ int64_t elements_per_thread(const SegmentFacts& facts, const Schedule& schedule)
 bool keeps_in_registers(const Schedule& schedule);
 
 /// True if the batches of a row are unrolled, because registers that are indexed by batch hold a
-/// kept value or accumulators.
+/// kept value, accumulators or the result of a contraction.
 bool unrolls_batches(const SegmentFacts& facts, const Schedule& schedule);
 
 /// Chunks of `unroll` batches that a thread processes one after the other. A shorter last chunk is

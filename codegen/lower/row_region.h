@@ -1,0 +1,39 @@
+#pragma once
+
+#include "codegen/lower/outer_accumulators.h"
+#include "codegen/lower/program_scope.h"
+#include "codegen/lower/row_body.h"
+#include "codegen/lower/row_walk.h"
+#include "codegen/lower/staged_stores.h"
+#include "codegen/lower/tile_lowering.h"
+
+namespace sinter {
+
+/// Evaluates what follows from a fragment that holds whole rows, with reductions of the rows. The
+/// four lanes that hold a row of a fragment have its columns as four threads of a row kernel have
+/// them that take two columns at a time: RowBody evaluates the rows, one after the other.
+class RowRegion {
+ public:
+  /// The arguments must outlive the object.
+  RowRegion(const ProgramScope& scope, const TileLowering& buffers, const program::Region& region);
+
+  void evaluate();
+
+ private:
+  /// The rows of half of an instruction.
+  void evaluate_half();
+
+  const ProgramScope& scope_;
+  kir::KernelBuilder& builder_;
+  const program::Region& region_;
+  const program::Tile& tile_;
+  const Schedule schedule_;  ///< Of the rows.
+  TileLowering tiles_;
+  RowWalk walk_;
+  OuterAccumulators outer_;
+  RowBody body_;
+  StagedStores staged_;
+  kir::ExprId i_, half_;  ///< The instruction of the current rows, and the half of it.
+};
+
+}  // namespace sinter
