@@ -669,7 +669,8 @@ struct AllReduce {
   int64_t groups = 1;
   /// Only in a cluster: combines the groups of equal number in all its blocks, in one step. Every
   /// warp sends its tuple to every block, and each block waits for all tuples at this array, which
-  /// has one mbarrier of one arrival for each group and phase. Invalid: each block combines its own
+  /// has one mbarrier of one arrival for each group and phase. Groups of fewer than 32 threads
+  /// share that of their warp, whose number `group` is then. Invalid: each block combines its own
   /// groups.
   MbarrierId arrived{};
   /// With `arrived`: the parity of the mbarrier's phase, an i32, uniform in a group.

@@ -132,7 +132,7 @@ void FragmentRegion::evaluate_vector(const Vector& vector, Predication predicati
     });
     for (const auto& [output, tile] : output_tiles) {
       if (staged_.takes(output)) {
-        staged_.put(output, tile, vector.collected);
+        staged_.put(output, tile, row_of_lane(scope_), vector.collected);
       } else {
         tiles_.store_collected(output, tile, at);
       }

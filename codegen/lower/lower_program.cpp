@@ -74,9 +74,11 @@ class ProgramLowering {
       scope_.extents[id] = builder_.param(scope_.launched[id]);
       values.push_back(axis.extent);
     }
+    // Clusters are launched, of one block where there are none.
+    kernel_.cluster = program::cluster_size(program_);
     blocks_ = builder_.add_param("blocks");
     kernel_.grid = {blocks_, 1};
-    values.push_back(program::block_count(program_));
+    values.push_back(program::block_count(program_) / kernel_.cluster);
     scope_.thread = builder_.special(kir::Special::kThreadIndex);
     for (const TileId id : program_.tiles.ids()) declare_shared(id);
     if (program_.producer) {
@@ -126,6 +128,8 @@ class ProgramLowering {
     scope_.begins.clear();
     scope_.part_begins.clear();
     // Stages and phases go on from tile to tile.
+    if (kernel_.cluster > 1 && role == Role::kConsumer)
+      scope_.exchange = builder_.declare("exchange", scope_.i32(0));
     stage_var_ = builder_.declare("stage", scope_.i32(0));
     parity_var_ = builder_.declare("parity", scope_.i32(0));
     steps(program_.body);
@@ -204,13 +208,17 @@ class ProgramLowering {
       steps(nest.body);
       return;
     }
-    const ExprId block = scope_.wide(builder_.special(kir::Special::kBlockIndex));
+    const ExprId index = builder_.special(kir::Special::kBlockIndex);
+    const ExprId block =
+        scope_.wide(nest.cluster > 1 ? builder_.div(index, scope_.i32(nest.cluster)) : index);
     if (nest.persistent_blocks == 0) {
       lower_tile(nest, block);
       return;
     }
     ExprId tiles = scope_.i64(1);
     for (const program::Loop& loop : nest.loops) tiles = builder_.mul(tiles, count_of(loop));
+    // The blocks of a cluster have all iterations of the last loop.
+    if (nest.cluster > 1) tiles = builder_.div(tiles, scope_.i64(nest.cluster));
     builder_.loop("block_tile", block, scope_.named("tiles", tiles), builder_.param(blocks_), false,
                   [&](ExprId tile) { lower_tile(nest, tile); });
   }
@@ -246,7 +254,7 @@ class ProgramLowering {
     const program::Loop& columns = nest.loops.back();
     const program::Loop& rows = nest.loops[nest.loops.size() - 2];
     const ExprId row_count = scope_.named(name_of(rows) + "_tiles", count_of(rows));
-    const ExprId column_count = count_of(columns);
+    const ExprId column_count = nest.cluster > 1 ? scope_.i64(1) : count_of(columns);
     ExprId outer = scope_.i64(0);
     const bool has_outer =
         std::any_of(nest.loops.begin(), nest.loops.end() - 2, [&](const program::Loop& loop) {
@@ -267,6 +275,13 @@ class ProgramLowering {
         outer = builder_.div(outer, count);
       }
       begin(nest.loops[i], iteration);
+    }
+    if (nest.cluster > 1) {
+      const ExprId rank =
+          scope_.remainder(builder_.special(kir::Special::kBlockIndex), nest.cluster);
+      begin(rows, tile);
+      begin(columns, scope_.wide(rank));
+      return;
     }
     const ExprId group_tiles = builder_.mul(column_count, scope_.i64(nest.group));
     const ExprId group = scope_.named("group", builder_.div(tile, group_tiles));
@@ -294,7 +309,7 @@ class ProgramLowering {
     ExprId left = builder_.div(scope_.thread, scope_.i32(of_warps ? kWarp : kWarpGroup));
     for (size_t i = nest.loops.size(); i-- > 0;) {
       const program::Loop& loop = nest.loops[i];
-      const int64_t count = block_steps_.at(loop.axis) / loop.step;
+      const int64_t count = divided_up(block_steps_.at(loop.axis), loop.step);
       const ExprId iteration = i == 0 ? left : scope_.remainder(left, count);
       left = builder_.div(left, scope_.i32(count));
       scope_.part_begins[loop.axis] = builder_.mul(iteration, scope_.i32(loop.step));

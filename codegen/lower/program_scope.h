@@ -25,6 +25,8 @@ struct ProgramScope {
   std::map<program::TileId, kir::BufferId>
       shared{};  ///< All stages of a tile, one after the other.
   std::map<program::TileId, kir::VarId> fragments{};
+  /// In a cluster: how often its blocks have exchanged what they know of rows, i32.
+  kir::VarId exchange{};
   kir::ExprId thread{};  ///< Number of the thread in its block, i32.
   kir::ExprId lane{};    ///< Number of the thread in its warp, i32.
 

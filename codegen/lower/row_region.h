@@ -1,5 +1,8 @@
 #pragma once
 
+#include <map>
+#include <vector>
+
 #include "codegen/lower/outer_accumulators.h"
 #include "codegen/lower/program_scope.h"
 #include "codegen/lower/row_body.h"
@@ -20,20 +23,23 @@ class RowRegion {
   void evaluate();
 
  private:
-  /// The rows of half of an instruction.
-  void evaluate_half();
+  /// Evaluates the rows that the lanes hold in these halves (i32) of the current instruction.
+  void evaluate_rows(const std::vector<kir::ExprId>& halves);
+  [[nodiscard]] RowExchange exchange();
 
   const ProgramScope& scope_;
   kir::KernelBuilder& builder_;
   const program::Region& region_;
   const program::Tile& tile_;
   const Schedule schedule_;  ///< Of the rows.
+  const int64_t rows_together_;
   TileLowering tiles_;
   RowWalk walk_;
   OuterAccumulators outer_;
   RowBody body_;
   StagedStores staged_;
-  kir::ExprId i_, half_;  ///< The instruction of the current rows, and the half of it.
+  kir::ExprId i_;                              ///< The instruction of the current rows.
+  std::map<kir::ExprId, kir::ExprId> halves_;  ///< By the number of a row: its half of it.
 };
 
 }  // namespace sinter

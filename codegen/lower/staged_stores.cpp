@@ -1,5 +1,7 @@
 #include "codegen/lower/staged_stores.h"
 
+#include <algorithm>
+
 #include "fusion_ir/integers.h"
 #include "scheduler/analysis/cuda_units.h"
 #include "scheduler/program/program_walks.h"
@@ -8,12 +10,6 @@ namespace sinter {
 
 using kir::ExprId;
 using kir::VarId;
-
-namespace {
-
-constexpr int64_t kLanesOfStagedRow = kWarp / program::kFragmentRows;
-
-}  // namespace
 
 StagedStores::Wide::Wide(const SegmentFacts& facts, kir::KernelBuilder& builder,
                          const TileLowering& buffers, int64_t width)
@@ -41,12 +37,11 @@ ExprId StagedStores::index(const program::Tile& tile, ExprId row, ExprId column)
                                           scope_.remainder(column, of_chunk)));
 }
 
-void StagedStores::put(size_t output, VarId vector, ExprId column) {
+void StagedStores::put(size_t output, VarId vector, ExprId row, ExprId column) {
   for (const program::Staging& staging : region_.staged) {
     if (staging.output != output) continue;
     const program::Tile& tile = scope_.tile(staging.tile);
     const ExprId zero = scope_.i32(0);
-    const ExprId row = builder_.div(scope_.lane, scope_.i32(kLanesOfStagedRow));
     builder_.append(kir::Store{.buffer = scope_.shared.at(staging.tile),
                                .index = index(tile, row, column),
                                .width = builder_.kernel().vars[vector].lanes,
@@ -70,7 +65,7 @@ void StagedStores::store(const program::Staging& staging, const Collected& colle
   const program::AxisId n = fragment.columns.axis;
   TileLowering& wide = lowerings_.at(staging.output)->tiles;
   const int64_t in_row = collected.columns / staging.width;
-  const int64_t accesses = program::kFragmentRows * in_row;
+  const int64_t accesses = tile.rows.extent * in_row;
   const ExprId zero = scope_.i32(0);
   const ExprId first_column = builder_.add(
       scope_.begins.at(n),
@@ -100,14 +95,26 @@ void StagedStores::store(const program::Staging& staging, const Collected& colle
       wide.enter_row(ExprId{});
     });
   };
-  builder_.unrolled("t", divided_up(accesses, kWarp), [&](ExprId t) {
-    const ExprId number = builder_.add(scope_.lane, builder_.mul(t, scope_.i32(kWarp)));
-    if (accesses % kWarp == 0) {
-      store_one(number);
-    } else {
-      builder_.when(builder_.less(number, scope_.i32(accesses)), [&] { store_one(number); });
-    }
-  });
+  // Some accesses are in flight together. The addresses of all of them would take the registers
+  // that the fragments have.
+  constexpr int64_t kTogether = 4;
+  const int64_t of_lane = divided_up(accesses, kWarp);
+  const auto store_from = [&](ExprId first) {
+    builder_.unrolled("u", std::min(of_lane, kTogether), [&](ExprId u) {
+      const ExprId t = builder_.add(first, u);
+      const ExprId number = builder_.add(scope_.lane, builder_.mul(t, scope_.i32(kWarp)));
+      if (accesses % (kWarp * std::min(of_lane, kTogether)) == 0) {
+        store_one(number);
+      } else {
+        builder_.when(builder_.less(number, scope_.i32(accesses)), [&] { store_one(number); });
+      }
+    });
+  };
+  if (of_lane <= kTogether) {
+    store_from(zero);
+  } else {
+    builder_.loop("t", zero, scope_.i32(of_lane), scope_.i32(kTogether), false, store_from);
+  }
 }
 
 }  // namespace sinter

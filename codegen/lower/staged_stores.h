@@ -7,9 +7,9 @@
 
 namespace sinter {
 
-/// Collects eight rows of outputs of a warp in shared memory, where the lanes put the pairs of
-/// columns that they hold, and stores them from there in wide accesses along the rows. A warp store
-/// of pairs would touch eight lines of memory for a quarter of a line.
+/// Collects rows of outputs of a warp, eight or sixteen, in shared memory, where the lanes put the
+/// pairs of columns that they hold, and stores them from there in wide accesses along the rows. A
+/// warp store of pairs would touch eight lines of memory for a quarter of a line.
 class StagedStores {
  public:
   /// The arguments must outlive the object.
@@ -21,8 +21,8 @@ class StagedStores {
     return scope_.tile(region_.staged.front().tile).columns.extent;
   }
   [[nodiscard]] bool takes(size_t output) const { return lowerings_.contains(output); }
-  /// Puts the lane's vector of an output at a column (i32) of those that are collected.
-  void put(size_t output, kir::VarId vector, kir::ExprId column);
+  /// Puts the lane's vector of an output at a row and column (i32) of those that are collected.
+  void put(size_t output, kir::VarId vector, kir::ExprId row, kir::ExprId column);
 
   /// What has been collected.
   struct Collected {

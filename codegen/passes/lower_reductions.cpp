@@ -150,41 +150,55 @@ class ReductionLowering {
   /// sender has waited for the execution in between, for which the reader's warp sent its tuple
   /// after reading. So every warp of the group must read the tuples of all warps, and phases must
   /// alternate.
+  ///
+  /// Groups of fewer threads than a warp share the mbarrier of their warp. Each sends its tuple
+  /// itself.
   void exchange_in_cluster() {
     const int64_t cluster = b_.kernel().cluster;
     const int64_t group_warps = std::max<int64_t>(reduce_.threads / kWarp, 1);
+    const int64_t group_lanes = std::min(reduce_.threads, kWarp);
+    const int64_t of_warp = kWarp / group_lanes;  // Groups.
     const int64_t tuples = cluster * group_warps;
     const ExprId group = reduce_.group.valid() ? reduce_.group : b_.integer(0);
     const ExprId phase = reduce_.phase.valid() ? reduce_.phase : b_.integer(0);
     const int64_t phases = reduce_.phase.valid() ? 2 : 1;
     const ExprId place = b_.add(b_.mul(group, b_.integer(phases)), phase);
-    const ExprId base = b_.mul(place, b_.integer(tuples));
+    ExprId base = b_.mul(place, b_.integer(of_warp * tuples));
+    if (of_warp > 1) {
+      const ExprId number = b_.rem(b_.div(thread_, b_.integer(group_lanes)), b_.integer(of_warp));
+      base = b_.add(base, b_.mul(number, b_.integer(tuples)));
+    }
     const ExprId block = b_.rem(b_.special(kir::Special::kBlockIndex), b_.integer(cluster));
     const ExprId warp = b_.rem(b_.div(thread_, b_.integer(kWarp)), b_.integer(group_warps));
     int64_t bytes = 0;
     for (Component& component : components_) {
-      component.scratch = add_scratch(component, phases * reduce_.groups * tuples);
-      bytes += tuples * bytes_of(travel_type(component.var));
+      component.scratch = add_scratch(component, phases * reduce_.groups * of_warp * tuples);
+      bytes += of_warp * tuples * bytes_of(travel_type(component.var));
     }
     // A lane sends for all lanes of its warp. They have read the tuples of two executions ago.
     b_.append(kir::WarpBarrier{});
     // The bytes of all tuples that are sent to this block; some may have arrived already.
-    b_.when(b_.equal(b_.rem(thread_, b_.integer(reduce_.threads)), b_.integer(0)), [&] {
+    const ExprId sharing = b_.integer(std::max(reduce_.threads, kWarp));
+    b_.when(b_.equal(b_.rem(thread_, sharing), b_.integer(0)), [&] {
       b_.append(kir::ExpectBytes{reduce_.arrived, place, b_.integer(bytes)});
     });
-    b_.when(b_.less(lane(), b_.integer(cluster)), [&] {
-      const ExprId own = b_.add(base, b_.add(b_.mul(block, b_.integer(group_warps)), warp));
-      for (const Component& component : components_) {
-        b_.append(kir::ClusterStore{.shared = component.scratch,
-                                    .index = own,
-                                    .block = lane(),
-                                    .source = travelling(component.var),
-                                    .array = reduce_.arrived,
-                                    .mbarrier = place});
-      }
-    });
+    const ExprId in_group = b_.rem(thread_, b_.integer(group_lanes));
+    for (int64_t first_block = 0; first_block < cluster; first_block += group_lanes) {
+      const ExprId receiver = b_.add(in_group, b_.integer(first_block));
+      b_.when(b_.less(receiver, b_.integer(cluster)), [&] {
+        const ExprId own = b_.add(base, b_.add(b_.mul(block, b_.integer(group_warps)), warp));
+        for (const Component& component : components_) {
+          b_.append(kir::ClusterStore{.shared = component.scratch,
+                                      .index = own,
+                                      .block = receiver,
+                                      .source = travelling(component.var),
+                                      .array = reduce_.arrived,
+                                      .mbarrier = place});
+        }
+      });
+    }
     b_.append(kir::MbarrierWait{reduce_.arrived, place, reduce_.parity});
-    const int64_t lanes = std::min(tuples, kWarp);
+    const int64_t lanes = std::min(tuples, group_lanes);
     const ExprId first = b_.add(base, b_.rem(thread_, b_.integer(lanes)));
     for (const Component& component : components_) load_warp_value(component, first);
     for (int64_t more = lanes; more < tuples; more += lanes)

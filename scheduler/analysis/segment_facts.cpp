@@ -245,7 +245,7 @@ class Facts {
     return std::lround(static_cast<double>(bytes) * kUnitsPerByte);
   }
   [[nodiscard]] int64_t units_to_compute(ValueId value) const {
-    if (facts_.is_read(value)) return FlowEdge::kUnlimited;
+    if (facts_.is_read(value) || facts_.is_contracted(value)) return FlowEdge::kUnlimited;
     return std::lround(issue_slots_of(fusion(), value) * kBytesPerIssueSlot * kUnitsPerByte);
   }
 

@@ -18,6 +18,7 @@
 #include "scheduler/schedule/family_names.h"
 #include "scheduler/schedule/pipeline.h"
 #include "scheduler/schedule/row_schedule.h"
+#include "scheduler/schedule/shared_memory.h"
 
 namespace sinter {
 namespace {
@@ -46,6 +47,8 @@ constexpr double kBytesOfPass = 128.0;
 /// Instructions of staging an element: half of a conversion, of an address and of a store to shared
 /// memory, and an eighth of those of the access that stores it.
 constexpr double kInstructionsOfStaged = 4.0;
+/// Clocks in which the blocks of a cluster exchange what they know of their rows.
+constexpr double kExchangeClocks = 1500.0;
 /// Bytes per clock that tensor copies bring from L2 to an SM. Source: (2048, 2048, 2048) by tiles
 /// of 64 x 256 on an H200, 28.5 us, where nothing else limits.
 constexpr double kTensorCopyBytes = 61.0;
@@ -193,6 +196,18 @@ std::optional<Rejection> check_groups(const SegmentFacts& facts, const Schedule&
   if (has_f8(facts))
     return broken("matrix instructions of warp groups sum 8-bit floats with fewer bits than f32", 1,
                   2, "bytes", "use consumer_registers 0 and persistent_blocks 0");
+  if (own.cluster_size > 1) {
+    if (!facts.has_reduction())
+      return broken("clusters share rows that are reduced", own.cluster_size, 1, "blocks",
+                    "use cluster_size 1");
+    if (!is_power_of_two(own.cluster_size) || own.cluster_size > limits.most_cluster_blocks)
+      return broken("a cluster has a power of two of blocks", own.cluster_size,
+                    limits.most_cluster_blocks, "blocks", "use a smaller cluster_size");
+    if (facts.space.columns % (2 * own.cluster_size) != 0)
+      return broken("the blocks of a cluster share the columns evenly",
+                    facts.space.columns % (2 * own.cluster_size), 0, "columns left over",
+                    "use a smaller cluster_size");
+  }
   if (facts.space.contraction->contracted() == 0)
     return broken("a tensor map has no empty axis", 0, 1, "elements",
                   "use consumer_registers 0 and persistent_blocks 0");
@@ -220,6 +235,9 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
   if (schedule.unroll != 1 || !schedule.kept.empty())
     return broken("matmul schedules unroll nothing and keep nothing", schedule.unroll, 1, "vectors",
                   "use unroll 1 and no keep lines");
+  if (own.cluster_size != 1 && !has_producer(own))
+    return broken("only blocks with a producer form clusters", own.cluster_size, 1, "blocks",
+                  "use cluster_size 1, or set consumer_registers");
   if ((schedule.persistent_blocks > 0) != has_producer(own))
     return broken("blocks of a producer and warp groups are persistent, and no others",
                   schedule.persistent_blocks, has_producer(own) ? 1 : 0, "blocks",
@@ -305,10 +323,11 @@ std::optional<Rejection> refuse_matmul(const SegmentFacts& facts) {
                    facts.fusion.ops[facts.outer_reductions.front()].results.front(),
                    "none needed where the graph may be cut: another kernel reduces");
   }
-  if (facts.has_reduction() && (facts.space.columns > kMostTile || facts.space.columns % 2 != 0)) {
-    return refused("a row that is reduced is even, and not longer than a tile",
-                   static_cast<double>(facts.space.columns), kMostTile, "columns",
-                   contraction.value,
+  if (facts.has_reduction() &&
+      (facts.space.columns > kMostClusterBlocks * kMostTile || facts.space.columns % 2 != 0)) {
+    return refused("a row that is reduced is even, and not longer than the tiles of a cluster",
+                   static_cast<double>(facts.space.columns), kMostClusterBlocks * kMostTile,
+                   "columns", contraction.value,
                    "none needed where the graph may be cut: another kernel reduces");
   }
   for (size_t i = 0; i < facts.fusion.outputs.size(); ++i) {
@@ -325,6 +344,21 @@ std::optional<Rejection> refuse_matmul(const SegmentFacts& facts) {
 }
 
 namespace {
+
+/// What lanes keep of their rows from one reduction to the next: the values of the minimum cut that
+/// the kernel computes. The others are read again.
+std::vector<ValueId> kept_values(const SegmentFacts& facts) {
+  std::vector<ValueId> out;
+  for (const ValueId value : facts.kept) {
+    if (!facts.is_read(value) && facts.is_full(value)) out.push_back(value);
+  }
+  return out;
+}
+StageList stages_with(const SegmentFacts& facts) {
+  std::vector<KeptValue> kept;
+  for (const ValueId value : kept_values(facts)) kept.push_back({value, Residency::kRegister});
+  return distribute(facts, kept);
+}
 
 /// True for outputs that have an element for each row and column.
 bool covers_all(const SegmentFacts& facts, size_t output) {
@@ -388,16 +422,29 @@ class ProgramBuilder {
                                                             .value = contraction_.value,
                                                             .width = schedule_.vector_width,
                                                             .holds_rows = facts_.has_reduction(),
+                                                            .kept = kept_values(facts_),
+                                                            .exchange_bytes = 0,
                                                             .staged = staging()});
     const program::StepId blocks =
         out_.steps.push_back(program::Nest{.binding = program::Binding::kBlock,
                                            .loops = {{.axis = batch_, .step = 1},
                                                      {.axis = m_, .step = own_.tile_rows},
-                                                     {.axis = n_, .step = own_.tile_columns}},
-                                           .group = kRowTilesOfGroup,
+                                                     {.axis = n_, .step = block_columns()}},
+                                           .group = own_.cluster_size > 1 ? 1 : kRowTilesOfGroup,
                                            .persistent_blocks = schedule_.persistent_blocks,
+                                           .cluster = own_.cluster_size,
                                            .body = {pipeline, region}});
     out_.body.push_back(blocks);
+    if (own_.cluster_size > 1) {
+      // Iterations of the blocks alternate between two copies.
+      constexpr int64_t kCopies = 2;
+      const Schedule of_rows = program::row_schedule(out_);
+      auto& step = std::get<program::Region>(
+          out_.steps[std::get<program::Nest>(out_.steps[region]).body.front()]);
+      for (const Stage& stage : stages_with(facts_).stages)
+        step.exchange_bytes +=
+            exchange_bytes(facts_, stage, of_rows, kCopies, program::rows_together(out_));
+    }
     return std::move(out_);
   }
 
@@ -442,6 +489,11 @@ class ProgramBuilder {
     return tile;
   }
 
+  /// Columns of a block's tile that are its own.
+  [[nodiscard]] int64_t block_columns() const {
+    return own_.cluster_size > 1 ? facts_.space.columns / own_.cluster_size : own_.tile_columns;
+  }
+
   /// Outputs that wider accesses store than those of a lane's pairs.
   std::vector<program::Staging> staging() {
     std::vector<program::Staging> out;
@@ -451,7 +503,8 @@ class ProgramBuilder {
         static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(part_columns_.extent)));
     for (size_t i = 0; i < facts_.fusion.outputs.size(); ++i) {
       const int64_t bytes = facts_.space.outputs[i].element_bytes;
-      const int64_t width = staged_width(facts_, i, part_columns_.extent);
+      const int64_t width =
+          staged_width(facts_, i, own_.cluster_size > 1 ? block_columns() : part_columns_.extent);
       if (width <= schedule_.vector_width || !covers_all(facts_, i) ||
           facts_.is_empty(facts_.fusion.outputs[i]))
         continue;
@@ -461,12 +514,13 @@ class ProgramBuilder {
     }
     for (program::Staging& staging : out) {
       const ValueId output = facts_.fusion.outputs[staging.output];
-      staging.tile = out_.tiles.push_back({.name = fmt::format("row{}", staging.output),
-                                           .type = facts_.fusion.values[output].type,
-                                           .place = program::Place::kShared,
-                                           .rows = {.axis = m_, .extent = program::kFragmentRows},
-                                           .columns = {.axis = n_, .extent = row_columns},
-                                           .stages = out_.threads / kWarp});
+      staging.tile = out_.tiles.push_back(
+          {.name = fmt::format("row{}", staging.output),
+           .type = facts_.fusion.values[output].type,
+           .place = program::Place::kShared,
+           .rows = {.axis = m_, .extent = program::kFragmentRows * (own_.cluster_size > 1 ? 2 : 1)},
+           .columns = {.axis = n_, .extent = row_columns},
+           .stages = out_.threads / kWarp});
     }
     return out;
   }
@@ -552,7 +606,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_program(const SegmentFacts& f
     const int64_t raised = program.producer->consumer_registers;
     estimate.registers =
         std::min(needed, register_cap(limits, estimate.threads, schedule.min_blocks_per_sm));
-    complete(estimate, limits, schedule.min_blocks_per_sm);
+    complete(estimate, limits, schedule.min_blocks_per_sm, program::cluster_size(program));
     estimate.registers = needed;
     estimate.register_cap = raised;
     estimate.spilled_registers = std::max<int64_t>(0, needed - raised);
@@ -609,7 +663,8 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
   }
   const auto& own = std::get<MatmulParameters>(schedule.parameters);
   // The SM with most blocks decides when the kernel ends.
-  const double of_sm = std::ceil(blocks / sms);
+  const double of_sm = program.producer ? std::ceil(blocks / static_cast<double>(estimate.blocks))
+                                        : std::ceil(blocks / sms);
   const double busy = blocks / of_sm;
   const double beside = std::min(static_cast<double>(estimate.blocks_per_sm), of_sm);
   // Little's law: what is on its way arrives once in a latency of loaded memory. Both limits join
@@ -649,7 +704,7 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
         tile * stage.special_functions / (limits.special_per_clock * clocks_per_us);
     const double epilogue_us =
         stores_us + std::max(issue_time(tile * stage.issue_slots, limits, 1.0), special_us) +
-        kTurnClocks / clocks_per_us;
+        (kTurnClocks + (own.cluster_size > 1 ? kExchangeClocks : 0.0)) / clocks_per_us;
     const double products_us = out.matrix_us + of_sm * epilogue_us;
     out.block_latency_us = 2.0 * constants.memory_wait_ns / 1000.0;
     out.exposed_us = out.block_latency_us;
@@ -674,13 +729,13 @@ tl::expected<ResourceEstimate, Rejection> estimate_matmul(const SegmentFacts& fa
   if (auto rejection = check_schedule(facts, schedule, limits))
     return tl::make_unexpected(with_tensor(*rejection, facts, schedule));
   return estimate_program(facts, schedule, matmul_program(facts, schedule),
-                          all_of(distribute(facts, {})), limits);
+                          all_of(stages_with(facts)), limits);
 }
 
 Prediction predict_matmul(const SegmentFacts& facts, const Schedule& schedule,
                           const ResourceEstimate& estimate, const DeviceLimits& limits) {
   return predict_program(facts, schedule, matmul_program(facts, schedule),
-                         all_of(distribute(facts, {})), estimate, limits);
+                         all_of(stages_with(facts)), estimate, limits);
 }
 
 namespace {
@@ -689,7 +744,7 @@ namespace {
 class Proposer {
  public:
   Proposer(const SegmentFacts& facts, const DeviceLimits& limits)
-      : facts_(facts), limits_(limits), stage_(all_of(distribute(facts, {}))) {
+      : facts_(facts), limits_(limits), stage_(all_of(stages_with(facts))) {
     const ContractedSpace& contraction = *facts.space.contraction;
     for (size_t i = contraction.batch_dimensions; i < facts.space.row_dimensions; ++i)
       rows_ *= facts.space.dimensions[i].size;
@@ -738,29 +793,45 @@ class Proposer {
   void offer_groups() {
     for (const BlockTile& shape : kGroupTiles) {
       if (shape.tile_rows > 64 && is_wasteful(shape)) continue;
-      Schedule schedule = schedule_of(shape, program::kLineBytes, 2);
-      auto& own = std::get<MatmulParameters>(schedule.parameters);
-      own.consumer_registers =
-          raised_register_cap(limits_, schedule.threads_per_block(), kProducerThreads,
-                              kMatmulProducerRegisters, schedule.min_blocks_per_sm);
-      schedule.persistent_blocks = limits_.sm_count;
-      if (auto rejection = check_schedule(facts_, schedule, limits_)) {
-        nearest_ = with_tensor(*rejection, facts_, schedule);
-        continue;
-      }
-      const program::Program program = matmul_program(facts_, schedule);
-      schedule.persistent_blocks = std::min(limits_.sm_count, program::tile_count(program));
-      // Two stages and what is in shared memory beside them, then as many more as fit.
-      const int64_t two_stages = program::shared_bytes(program);
-      own.pipeline_stages = 3;
-      const int64_t stage = program::shared_bytes(matmul_program(facts_, schedule)) - two_stages;
-      const int64_t left = limits_.shared_bytes_per_block - two_stages;
-      if (left < 0) continue;
-      const int64_t most = std::min(2 + left / stage, kMostGroupStages);
-      for (const int64_t stages : {most, most - 1}) {
-        own.pipeline_stages = stages;
-        if (stages >= 2 && schedule.persistent_blocks > 0) offer(schedule);
-      }
+      for (const int64_t cluster : cluster_sizes(shape)) offer_group(shape, cluster);
+    }
+  }
+
+  /// Blocks that share the columns: one, or as many as rows that are reduced take, or twice as
+  /// many.
+  [[nodiscard]] std::vector<int64_t> cluster_sizes(const BlockTile& shape) const {
+    if (!facts_.has_reduction() || facts_.space.columns <= shape.tile_columns) return {1};
+    const auto needed = static_cast<uint64_t>(divided_up(facts_.space.columns, shape.tile_columns));
+    const auto least = static_cast<int64_t>(std::bit_ceil(needed));
+    return {least, 2 * least};
+  }
+
+  void offer_group(const BlockTile& shape, int64_t cluster) {
+    Schedule schedule = schedule_of(shape, program::kLineBytes, 2);
+    auto& own = std::get<MatmulParameters>(schedule.parameters);
+    own.cluster_size = cluster;
+    own.consumer_registers =
+        raised_register_cap(limits_, schedule.threads_per_block(), kProducerThreads,
+                            kMatmulProducerRegisters, schedule.min_blocks_per_sm);
+    schedule.persistent_blocks =
+        cluster == 1 ? limits_.sm_count : cluster_capacity(limits_, cluster, 1);
+    if (schedule.persistent_blocks == 0) return;
+    if (auto rejection = check_schedule(facts_, schedule, limits_)) {
+      nearest_ = with_tensor(*rejection, facts_, schedule);
+      return;
+    }
+    const program::Program program = matmul_program(facts_, schedule);
+    schedule.persistent_blocks = std::min(schedule.persistent_blocks, program::tile_count(program));
+    // Two stages and what is in shared memory beside them, then as many more as fit.
+    const int64_t two_stages = program::shared_bytes(program);
+    own.pipeline_stages = 3;
+    const int64_t stage = program::shared_bytes(matmul_program(facts_, schedule)) - two_stages;
+    const int64_t left = limits_.shared_bytes_per_block - two_stages;
+    if (left < 0) return;
+    const int64_t most = std::min(2 + left / stage, kMostGroupStages);
+    for (const int64_t stages : {most, most - 1}) {
+      own.pipeline_stages = stages;
+      if (stages >= 2 && schedule.persistent_blocks > 0) offer(schedule);
     }
   }
 

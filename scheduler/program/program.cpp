@@ -1,6 +1,7 @@
 #include "scheduler/program/program.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "fusion_ir/match.h"
 #include "scheduler/analysis/cuda_units.h"
@@ -115,9 +116,10 @@ class Printer {
     std::vector<std::string> loops;
     for (const Loop& loop : nest.loops) loops.push_back(text(loop));
     line(fmt::format(
-        "for {} {}{}{} {{", text_of(nest.binding), fmt::join(loops, ", "),
+        "for {} {}{}{}{} {{", text_of(nest.binding), fmt::join(loops, ", "),
         nest.group > 1 ? fmt::format(" group {}", nest.group) : "",
-        nest.persistent_blocks > 0 ? fmt::format(" persistent {}", nest.persistent_blocks) : ""));
+        nest.persistent_blocks > 0 ? fmt::format(" persistent {}", nest.persistent_blocks) : "",
+        nest.cluster > 1 ? fmt::format(" cluster {}", nest.cluster) : ""));
     block(nest.body);
     line("}");
   }
@@ -142,8 +144,10 @@ class Printer {
       staged += fmt::format(" output {} through %{} width {}", staging.output, name(staging.tile),
                             staging.width);
     }
-    line(fmt::format("region {} = %{} width {}{}{}", region.value, name(region.tile), region.width,
-                     region.holds_rows ? " rows" : "", staged));
+    const std::string kept =
+        region.kept.empty() ? "" : fmt::format(" keep {}", fmt::join(region.kept, ", "));
+    line(fmt::format("region {} = %{} width {}{}{}{}", region.value, name(region.tile),
+                     region.width, region.holds_rows ? " rows" : "", kept, staged));
   }
 
   const Program& program_;

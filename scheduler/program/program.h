@@ -106,6 +106,9 @@ struct Nest {
   /// Blocks only: so many blocks take the iterations in turns, block b those from b on in steps of
   /// the number of blocks. 0: each iteration has a block of its own.
   int64_t persistent_blocks = 0;
+  /// Blocks only: so many blocks of a cluster take the iterations of the last loop that belong to
+  /// one of the others. The last loop has as many.
+  int64_t cluster = 1;
   Steps body{};
   friend bool operator==(const Nest&, const Nest&) = default;
 };
@@ -161,8 +164,13 @@ struct Region {
   TileId tile;
   ValueId value;
   int64_t width = 1;  ///< Adjacent columns that one access loads or stores.
-  /// The fragments of a warp, or of a warp group, have all columns, and the region reduces rows.
+  /// The fragments of a warp, or of a warp group, have all columns of the block or, in a cluster,
+  /// of its part of them, and the region reduces rows.
   bool holds_rows = false;
+  /// Values that the lanes keep for later reductions in place of the fragment.
+  std::vector<ValueId> kept{};
+  /// Shared bytes by which the blocks of a cluster exchange what they know of rows.
+  int64_t exchange_bytes = 0;
   std::vector<Staging> staged{};
   friend bool operator==(const Region&, const Region&) = default;
 };

@@ -123,15 +123,26 @@ class Checker {
     if (nest.binding == Binding::kBlock) {
       require(nest.persistent_blocks >= 0, "a grid has blocks", nest.persistent_blocks, 0, "blocks",
               "use persistent_blocks 0 or more");
+      if (nest.cluster == 1) return;
+      const Loop& last = nest.loops.back();
+      const int64_t parts =
+          last.step > 0 ? divided_up(program_.axes[last.axis].extent, last.step) : 0;
+      require(parts == nest.cluster && parts * last.step == program_.axes[last.axis].extent,
+              "the blocks of a cluster share the columns evenly", parts, nest.cluster, "blocks",
+              "use a cluster_size that divides the columns");
+      require(nest.persistent_blocks % nest.cluster == 0, "a grid has whole clusters",
+              nest.persistent_blocks, nest.cluster, "blocks",
+              "use a multiple of cluster_size as persistent_blocks");
       return;
     }
     int64_t parts = 1;
     for (const Loop& loop : nest.loops) {
       const int64_t part = part_of_block(loop.axis);
-      require(loop.step > 0 && part % loop.step == 0,
+      // One part may be larger, where the blocks of a cluster share the axis.
+      require(loop.step > 0 && (part % loop.step == 0 || part < loop.step),
               "a block's tile does not split evenly over its warps", part, loop.step, "elements",
               "use a number of warps that divides the tile");
-      if (loop.step > 0) parts *= part / loop.step;
+      if (loop.step > 0) parts *= divided_up(part, loop.step);
     }
     const int64_t threads = nest.binding == Binding::kWarp ? kWarp : kWarpGroup;
     require(parts * threads == program_.threads, "warps and parts of a tile differ in number",
@@ -218,7 +229,7 @@ class Checker {
             "use vector_width 1 or 2");
     const Tile& fragment = program_.tiles[region.tile];
     if (region.holds_rows) {
-      const int64_t columns = program_.axes[fragment.columns.axis].extent;
+      const int64_t columns = part_of_block(fragment.columns.axis);
       require(columns <= fragment.columns.extent && region.width == 2,
               "a row that is reduced does not fit the fragment of a warp or warp group", columns,
               fragment.columns.extent, "columns",
@@ -227,9 +238,10 @@ class Checker {
     for (const Staging& staging : region.staged) {
       const Tile& tile = program_.tiles[staging.tile];
       const int64_t warps = program_.threads / kWarp;
-      require(tile.place == Place::kShared && tile.rows.extent == kFragmentRows,
-              "a warp stages eight rows of an output", tile.rows.extent, kFragmentRows, "rows",
-              "use a tile of eight rows in shared memory");
+      require(tile.place == Place::kShared &&
+                  (tile.rows.extent == kFragmentRows || tile.rows.extent == 2 * kFragmentRows),
+              "a warp stages eight or sixteen rows of an output", tile.rows.extent, kFragmentRows,
+              "rows", "use a tile of eight rows in shared memory");
       require(tile.stages == warps, "each warp stages its own rows", tile.stages, warps, "warps",
               "use a copy of the tile for each warp");
       const int64_t bytes = staging.width * bytes_of(tile.type);
@@ -293,15 +305,29 @@ int64_t block_count(const Program& program) {
                                                         : tiles;
 }
 
+int64_t cluster_size(const Program& program) {
+  const Nest* nest = nest_of_blocks(program);
+  return nest == nullptr ? 1 : nest->cluster;
+}
+
+int64_t rows_together(const Program& program) { return cluster_size(program) > 1 ? 2 : 1; }
+
 Schedule row_schedule(const Program& program) {
   constexpr int64_t kLanesOfRow = kWarp / kFragmentRows;
   // Vectors of so many columns are loaded together.
   constexpr int64_t kColumnsAhead = 32;
   constexpr int64_t kPair = 2;
-  return {.threads_per_row = kLanesOfRow,
-          .rows_per_block = program.threads / kLanesOfRow,
-          .vector_width = kPair,
-          .unroll = kColumnsAhead / (kLanesOfRow * kPair)};
+  Schedule out{.parameters = MultiWaveParameters{.cluster_size = cluster_size(program)},
+               .threads_per_row = kLanesOfRow,
+               .rows_per_block = program.threads / kLanesOfRow,
+               .vector_width = kPair,
+               .unroll = kColumnsAhead / (kLanesOfRow * kPair)};
+  for (const Step& step : program.steps) {
+    const auto* region = std::get_if<Region>(&step);
+    if (region == nullptr) continue;
+    for (const ValueId value : region->kept) out.kept.push_back({value, Residency::kRegister});
+  }
+  return out;
 }
 
 int64_t shared_bytes(const Program& program) {
@@ -310,12 +336,13 @@ int64_t shared_bytes(const Program& program) {
     if (tile.place == Place::kShared)
       bytes += rounded_up(bytes_of_tile(tile) * tile.stages, kChunkBytes);
   }
-  if (!program.producer) return bytes;
   for (const Step& step : program.steps) {
     const auto* pipeline = std::get_if<Pipeline>(&step);
-    if (pipeline != nullptr) bytes += pipeline->stages * kMbarriersOfStage * kBytesPerMbarrier;
+    if (pipeline != nullptr && program.producer)
+      bytes += pipeline->stages * kMbarriersOfStage * kBytesPerMbarrier;
+    if (const auto* region = std::get_if<Region>(&step)) bytes += region->exchange_bytes;
   }
-  return bytes;
+  return rounded_up(bytes, kChunkBytes);
 }
 
 int64_t fragment_words(const Program& program) {

@@ -24,9 +24,15 @@ void for_each_step(const Program& program,
 
 /// Tiles that the blocks take.
 int64_t tile_count(const Program& program);
+/// Blocks of a cluster; 1: there are none.
+int64_t cluster_size(const Program& program);
+
 /// The schedule of a row kernel whose threads have the columns of a row as the four lanes have them
 /// that hold a row of a fragment.
 Schedule row_schedule(const Program& program);
+/// Rows that a lane evaluates together: both of an instruction where the blocks of a cluster
+/// exchange what they know of them, so that one exchange serves both.
+int64_t rows_together(const Program& program);
 
 /// Rows of a fragment that the lanes of a warp hold at the same place of their registers (PTX ISA,
 /// "mma", accumulators).

@@ -81,6 +81,9 @@ struct MatmulParameters {
   /// both.
   int64_t row_warps = 1;
   int64_t pipeline_stages = 0;  ///< Stages of a block, in shared memory; two at least.
+  /// Blocks of a cluster, which share the columns of rows that are reduced evenly, and exchange
+  /// what they know of them. Only with a producer.
+  int64_t cluster_size = 1;
   /// Warp-specialised: a producer brings in the operands by tensor maps, and the warp groups of
   /// persistent_blocks blocks multiply them (wgmma). Their threads have so many registers, which
   /// they request with setmaxnreg. 0: every warp copies and multiplies (mma.sync).

@@ -110,7 +110,8 @@ constexpr std::array kFields = {
     common_field<&Schedule::persistent_blocks>("persistent_blocks", Mention::kIfSet),
     family_field<&Schedule::cluster_size, &ColumnParameters::cluster_size,
                  &LoopedParameters::cluster_size, &MultiWaveParameters::cluster_size,
-                 &WarpSpecialisedParameters::cluster_size>("cluster_size"),
+                 &WarpSpecialisedParameters::cluster_size, &MatmulParameters::cluster_size>(
+        "cluster_size"),
     family_field<&Schedule::tile_rows, &MatmulParameters::tile_rows>("tile_rows"),
     family_field<&Schedule::tile_columns, &MatmulParameters::tile_columns>("tile_columns"),
     family_field<&Schedule::tile_depth, &MatmulParameters::tile_depth>("tile_depth"),

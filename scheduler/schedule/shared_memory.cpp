@@ -19,8 +19,11 @@ int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Sche
   if (stage.reductions.empty() || facts.space.columns == 0 ||
       (schedule.threads_per_row <= kWarp && !in_cluster))
     return 0;
-  const int64_t slots = schedule.threads_per_block() / kWarp * schedule.cluster_size();
-  int64_t bytes = in_cluster ? copies * schedule.rows_per_block * kBytesPerMbarrier : 0;
+  // Rows of fewer threads than a warp share the mbarrier of their warp.
+  const int64_t lanes = std::min(schedule.threads_per_row, kWarp);
+  const int64_t groups = schedule.rows_per_block * lanes / kWarp;
+  const int64_t slots = schedule.threads_per_block() / lanes * schedule.cluster_size();
+  int64_t bytes = in_cluster ? copies * groups * kBytesPerMbarrier : 0;
   for (const OpId reduction : stage.reductions) {
     const Op& op = facts.fusion.ops[reduction];
     // If the threads synchronise between the two passes, a Welford pivot takes the place of the

@@ -166,7 +166,7 @@ TEST(ScheduleTextTest, FieldsAreReadAndRefusedByFamily) {
   const std::vector<Reader> readers = {
       {"cluster_size",
        &Schedule::cluster_size,
-       {"column", "looped", "multi_wave", "warp_specialised"}},
+       {"column", "looped", "multi_wave", "warp_specialised", "matmul"}},
       {"tile_rows", &Schedule::tile_rows, {"matmul"}},
       {"tile_columns", &Schedule::tile_columns, {"matmul"}},
       {"tile_depth", &Schedule::tile_depth, {"matmul"}},
