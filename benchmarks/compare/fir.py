@@ -24,6 +24,7 @@ TYPES = {
     "u8": "uint8",
     "bool": "bool",
 }
+ROUNDED = "rounded"
 FLOATS = ("f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2")
 LARGEST_F8 = {"f8e4m3": 448.0, "f8e5m2": 57344.0}
 RANGES = {"i64": (-(2**63), 2**63 - 1), "i32": (-(2**31), 2**31 - 1), "i8": (-128, 127), "u8": (0, 255)}
@@ -210,7 +211,8 @@ def number(text, kind):
 def source(graph, sizes, exact=False, rows=None):
     """The text of `run(device, ...)`, which takes the graph's inputs and gives a tuple of its outputs.
 
-    `sizes` has every symbol. With `exact`, floats are float64 and casts between them round nothing.
+    `sizes` has every symbol. With `exact`, floats are float64 and casts between them round nothing, or
+    if it is ROUNDED only those on the way to the outputs do.
     `rows`: so many of the first symbol's rows are given, a chunk of what `sizes` says.
     """
     types = {value.id: value.type for op in graph.ops for value in op.results}
@@ -263,6 +265,15 @@ def type_text(kind, exact):
 def filled(shape, word, kind, exact):
     made = f"torch.full({tuple(shape)}, {word}, dtype={type_text(kind, False)}, device=device)"
     return made + ".to(torch.float64)" if exact and kind in FLOATS else made
+
+
+def inner_roundings(graph):
+    """Casts to narrower floats on the way to the outputs."""
+    outputs = {value.id for value in graph.outputs}
+    return [
+        op for op in graph.ops
+        if op.name == "cast" and op.results[0].type in FLOATS and op.results[0].type not in ("f32", "f64")
+        and op.results[0].id not in outputs]
 
 
 def cast(x, source_kind, kind, exact):
@@ -354,7 +365,10 @@ def translated(op, graph, sizes, shapes, types, exact):
             return [f"torch.{'div' if op.name == 'div' else 'fmod'}({args[0]}, {args[1]})"]
         return [f"integer_{op.name}({args[0]}, {args[1]})"]
     if op.name == "cast":
-        return [cast(x, types[x], kind, exact)]
+        word = cast(x, types[x], kind, exact)
+        if exact == ROUNDED and op in inner_roundings(graph):
+            word = f"{word}.to({type_text(kind, False)}).to(torch.float64)"
+        return [word]
     if op.name == "constant":
         return [filled((), number(op.rest, kind), kind, exact)]
     if op.name == "extent":
@@ -458,8 +472,8 @@ def philox_uniform(seed, index):
 def function(graph, sizes, exact=False):
     """What computes the graph's outputs, as a tuple, from its inputs: `source`, where inputs lie.
 
-    With `exact` in float64, of all rows or of as many as are given. Untranslated: an op that is not
-    known here, before anything runs.
+    With `exact`, see source(), in float64, of all rows or of as many as are given. Untranslated: an op
+    that is not known here, before anything runs.
     """
     made = {}
 

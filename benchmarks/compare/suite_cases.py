@@ -48,6 +48,10 @@ class Case:
             pass
         raise RuntimeError((done.stderr or done.stdout).strip()[-300:])
 
+    def has_own_peer(self):
+        """True if the peer is a function of its file, not the graph said in PyTorch."""
+        return hasattr(load(self.peer), self.name)
+
     def function(self, exact=False):
         """The peer, a function of the inputs alone; `exact`: the reference, which is the same in
         float64."""
