@@ -131,8 +131,10 @@ def check(got, wanted, name, roundings=1):
     root of their number, and what follows may enlarge that (the exponential of a number around 2^4,
     of which a grpo loss has two, by as much): so a float32 output may be off by 2^-13, which no wrong
     element escapes. Narrower ones are rounded once more, or as often as `roundings` says. Where the
-    graph rounds on the way, so does the reference. A number beside a tie then rounds either way, which
-    changes it by twice what rounding it changes. `sinter check` has the exact bounds.
+    graph rounds on the way, so does the reference. A number beside a tie then rounds either way. That
+    changes elements of its row by up to twice as much as rounding changes one of them, in units of the
+    element or of the row; results of rows by as much as any of them. `sinter check` has the exact
+    bounds.
     """
     import torch
 
@@ -162,7 +164,11 @@ def check(got, wanted, name, roundings=1):
     for g, w, s in itertools.zip_longest(*parts):
         allowed = (relative + 2.0**-13) * w.abs() + least + 2.0**-13 * scale
         if s is not None:
-            allowed = allowed + 2 * (1 + 2.0**-7) * s
+            of_row = s.amax(-1, keepdim=True) if s.dim() > 1 else spread.amax()
+            if s.dim() > 1:
+                share = (s / w.abs().clamp_min(1e-300)).amax(-1, keepdim=True)
+                of_row = torch.minimum(of_row, share * w.abs())
+            allowed = allowed + 2 * (1 + 2.0**-7) * of_row
         excess = ((g.double() - w).abs() / allowed.clamp_min(1e-300)).max().item() if w.numel() else 0.0
         worst = max(worst, excess if not math.isnan(excess) else math.inf)
     if worst > 1:

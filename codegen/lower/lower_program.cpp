@@ -40,7 +40,10 @@ void prove_pipeline(const program::Program& program, const program::Pipeline& pi
     copies.insert(copies.end(), static_cast<size_t>(tile.columns.extent / tile.line_columns()),
                   line);
   }
-  const auto warps = static_cast<int>(program.threads / kWarp);
+  // The parts of a block that work on tiles of their own take turns: each begins its tile when the
+  // one before has seen the last item of the tile before arrive. So at any time one of them waits
+  // for items, in their order, and no wait can take one phase for another.
+  const auto warps = static_cast<int>(program.threads / kWarp / program::tiles_at_once(program));
   for (const int64_t held : {0, 1}) {
     const auto fault = prove(product_protocol(pipeline.stages, warps, copies, held));
     if (fault) throw SinterException(fault->error());
@@ -96,13 +99,18 @@ class ProgramLowering {
   /// same tiles and do the rest.
   void enter_roles(const program::Producer& producer) {
     kernel_.threads += producer.threads;
+    at_once_ = program::tiles_at_once(program_);
     for (const program::Step& step : program_.steps) {
       const auto* pipeline = std::get_if<program::Pipeline>(&step);
       if (pipeline == nullptr) continue;
       SINTER_CHECK(!full_.valid(), "a program with a producer has one pipeline");
       prove_pipeline(program_, *pipeline);
       full_ = builder_.add_mbarriers("full", pipeline->stages, 1);
-      empty_ = builder_.add_mbarriers("empty", pipeline->stages, program_.threads / kWarp);
+      const int64_t warps = program_.threads / kWarp / at_once_;
+      empty_ = builder_.add_mbarriers("empty", pipeline->stages, warps);
+      if (at_once_ > 1) turn_ = builder_.add_mbarriers("turn", at_once_, warps);
+      steps_ = divided_up(program_.axes[pipeline->loop.axis].extent, pipeline->loop.step);
+      stages_ = pipeline->stages;
       for (const program::StepId id : pipeline->copies)
         tensor_copies_.emplace_back(scope_, tiles_, std::get<program::Copy>(program_.steps[id]));
     }
@@ -130,8 +138,19 @@ class ProgramLowering {
     // Stages and phases go on from tile to tile.
     if (kernel_.cluster > 1 && role == Role::kConsumer)
       scope_.exchange = builder_.declare("exchange", scope_.i32(0));
-    stage_var_ = builder_.declare("stage", scope_.i32(0));
-    parity_var_ = builder_.declare("parity", scope_.i32(0));
+    ExprId first = scope_.i32(0);  // The first item of the role.
+    if (at_once_ > 1 && role == Role::kConsumer) {
+      const ExprId threads = scope_.i32(program_.threads / at_once_);
+      part_ = scope_.named("part", builder_.div(scope_.thread, threads));
+      first = builder_.mul(part_, scope_.i32(steps_));
+      // The first part need not wait for its first turn.
+      turn_parity_ = builder_.declare(
+          "turn_parity", builder_.select(builder_.equal(part_, scope_.i32(0)), scope_.i32(1),
+                                         scope_.i32(0)));
+    }
+    stage_var_ = builder_.declare("stage", scope_.remainder(first, stages_));
+    parity_var_ =
+        builder_.declare("parity", scope_.remainder(builder_.div(first, scope_.i32(stages_)), 2));
     steps(program_.body);
   }
 
@@ -219,7 +238,13 @@ class ProgramLowering {
     for (const program::Loop& loop : nest.loops) tiles = builder_.mul(tiles, count_of(loop));
     // The blocks of a cluster have all iterations of the last loop.
     if (nest.cluster > 1) tiles = builder_.div(tiles, scope_.i64(nest.cluster));
-    builder_.loop("block_tile", block, scope_.named("tiles", tiles), builder_.param(blocks_), false,
+    ExprId first = block;
+    ExprId step = builder_.param(blocks_);
+    if (at_once_ > 1 && role_ == Role::kConsumer) {
+      first = builder_.add(first, builder_.mul(scope_.wide(part_), step));
+      step = builder_.mul(step, scope_.i64(at_once_));
+    }
+    builder_.loop("block_tile", first, scope_.named("tiles", tiles), step, false,
                   [&](ExprId tile) { lower_tile(nest, tile); });
   }
 
@@ -306,10 +331,16 @@ class ProgramLowering {
   void enter_parts(const program::Nest& nest) {
     if (!scope_.part_begins.empty()) return;
     const bool of_warps = nest.binding == program::Binding::kWarp;
-    ExprId left = builder_.div(scope_.thread, scope_.i32(of_warps ? kWarp : kWarpGroup));
+    const int64_t unit = of_warps ? kWarp : kWarpGroup;
+    ExprId left = builder_.div(scope_.thread, scope_.i32(unit));
+    if (at_once_ > 1) left = scope_.remainder(left, program_.threads / at_once_ / unit);
     for (size_t i = nest.loops.size(); i-- > 0;) {
       const program::Loop& loop = nest.loops[i];
       const int64_t count = divided_up(block_steps_.at(loop.axis), loop.step);
+      if (count == 1) {
+        scope_.part_begins[loop.axis] = scope_.i32(0);
+        continue;
+      }
       const ExprId iteration = i == 0 ? left : scope_.remainder(left, count);
       left = builder_.div(left, scope_.i32(count));
       scope_.part_begins[loop.axis] = builder_.mul(iteration, scope_.i32(loop.step));
@@ -398,6 +429,10 @@ class ProgramLowering {
         builder_.append(kir::MbarrierArrive{empty_, builder_.ref(before)});
       });
     };
+    if (at_once_ > 1) {
+      builder_.append(kir::MbarrierWait{turn_, part_, builder_.ref(turn_parity_)});
+      builder_.assign(turn_parity_, builder_.sub(scope_.i32(1), builder_.ref(turn_parity_)));
+    }
     loop_over(pipeline, [&](ExprId step) {
       stage_ = builder_.ref(stage_var_);
       builder_.append(kir::MbarrierWait{full_, stage_, builder_.ref(parity_var_)});
@@ -407,8 +442,25 @@ class ProgramLowering {
       builder_.assign(before, stage_);
       advance_phase(pipeline);
     });
+    if (at_once_ > 1) {
+      const ExprId next = scope_.remainder(builder_.add(part_, scope_.i32(1)), at_once_);
+      builder_.when(builder_.equal(scope_.lane, scope_.i32(0)), [&] {
+        builder_.append(kir::MbarrierArrive{turn_, next});
+      });
+    }
     builder_.append(kir::WgmmaWait{});
     release({});
+    if (at_once_ > 1) skip_items((at_once_ - 1) * steps_);
+  }
+
+  /// Passes over the items of other parts.
+  void skip_items(int64_t items) {
+    const ExprId moved = scope_.named(
+        "moved", builder_.add(builder_.ref(stage_var_), scope_.i32(items)));
+    const ExprId rounds = builder_.div(moved, scope_.i32(stages_));
+    builder_.assign(parity_var_,
+                    scope_.remainder(builder_.add(builder_.ref(parity_var_), rounds), 2));
+    builder_.assign(stage_var_, scope_.remainder(moved, stages_));
   }
 
   void loop_over(const program::Pipeline& pipeline, const std::function<void(ExprId)>& body) {
@@ -446,6 +498,13 @@ class ProgramLowering {
   Role role_ = Role::kAll;
   std::vector<TensorCopies> tensor_copies_;
   kir::MbarrierId full_, empty_;
+  int64_t steps_ = 0;   ///< Items of a tile.
+  int64_t stages_ = 1;  ///< Of the pipeline.
+  // Where parts of a block work on tiles of their own:
+  int64_t at_once_ = 1;
+  kir::MbarrierId turn_;  ///< One for each part.
+  ExprId part_;           ///< Number of the thread's part, i32.
+  VarId turn_parity_;     ///< Of the part's next turn.
   VarId stage_var_, parity_var_;
 };
 

@@ -94,6 +94,12 @@ constexpr std::array kRowTiles = {
     BlockTile{64, 32, 4, 1},   BlockTile{32, 256, 2, 1},
 };
 
+/// Those of one warp group, of which a block works on two at once.
+constexpr std::array kTilesInTurns = {
+    BlockTile{64, 256, 4, 1},
+    BlockTile{128, 128, 4, 1},
+    BlockTile{64, 128, 4, 1},
+};
 /// Those of warp groups, one to two of 64 or 128 rows.
 constexpr std::array kGroupTiles = {
     BlockTile{128, 256, 8, 1}, BlockTile{256, 128, 8, 1}, BlockTile{128, 192, 8, 1},
@@ -180,7 +186,7 @@ std::optional<Rejection> check_groups(const SegmentFacts& facts, const Schedule&
                   "compute capability", "use consumer_registers 0 and persistent_blocks 0");
   const int64_t threads = schedule.threads_per_block();
   constexpr int64_t kWarpsOfGroup = kWarpGroup / kWarp;
-  if (threads % kWarpGroup != 0 || own.row_warps % kWarpsOfGroup != 0)
+  if (schedule.threads_per_row % kWarpGroup != 0 || own.row_warps % kWarpsOfGroup != 0)
     return broken("a warp group has four warps, which share its rows", own.row_warps, kWarpsOfGroup,
                   "warps", "use a multiple of 128 threads, and of 4 row_warps");
   if (threads + kProducerThreads > limits.threads_per_block)
@@ -228,10 +234,13 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
   };
   const auto& own = std::get<MatmulParameters>(schedule.parameters);
   const int64_t threads = schedule.threads_per_block();
-  if (schedule.rows_per_block != 1 || threads < kWarp || threads % kWarp != 0 ||
-      threads > limits.threads_per_block)
-    return broken("a block is whole warps, and one row slot", threads, limits.threads_per_block,
-                  "threads", "use 128 or 256 threads and rows_per_block 1");
+  if (schedule.rows_per_block < 1 || schedule.threads_per_row < kWarp ||
+      schedule.threads_per_row % kWarp != 0 || threads > limits.threads_per_block)
+    return broken("a tile has whole warps", threads, limits.threads_per_block, "threads",
+                  "use 128 or 256 threads and rows_per_block 1");
+  if (schedule.rows_per_block > 1 && !has_producer(own))
+    return broken("only blocks with a producer work on several tiles at once",
+                  schedule.rows_per_block, 1, "tiles", "use rows_per_block 1");
   if (schedule.unroll != 1 || !schedule.kept.empty())
     return broken("matmul schedules unroll nothing and keep nothing", schedule.unroll, 1, "vectors",
                   "use unroll 1 and no keep lines");
@@ -247,7 +256,7 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
       return broken("a tile has from 1 to 256 elements along each axis", extent, kMostTile,
                     "elements", "set tile_rows, tile_columns and tile_depth");
   }
-  const int64_t warps = threads / kWarp;
+  const int64_t warps = schedule.threads_per_row / kWarp;
   if (own.row_warps < 1 || warps % own.row_warps != 0 || own.tile_rows % own.row_warps != 0 ||
       own.tile_columns % (warps / own.row_warps) != 0)
     return broken("a block's tile does not split evenly over its warps", own.row_warps, warps,
@@ -401,7 +410,7 @@ class ProgramBuilder {
     const program::Span columns{.axis = n_, .extent = own_.tile_columns};
     const program::TileId left = operand("left", true, rows);
     const program::TileId right = operand("right", false, columns);
-    const int64_t column_warps = out_.threads / kWarp / own_.row_warps;
+    const int64_t column_warps = schedule_.threads_per_row / kWarp / own_.row_warps;
     const int64_t row_parts = out_.producer ? own_.row_warps * kWarp / kWarpGroup : own_.row_warps;
     part_rows_ = {.axis = m_, .extent = own_.tile_rows / row_parts};
     part_columns_ = {.axis = n_, .extent = own_.tile_columns / column_warps};
@@ -432,6 +441,7 @@ class ProgramBuilder {
                                                      {.axis = n_, .step = block_columns()}},
                                            .group = own_.cluster_size > 1 ? 1 : kRowTilesOfGroup,
                                            .persistent_blocks = schedule_.persistent_blocks,
+                                           .at_once = schedule_.rows_per_block,
                                            .cluster = own_.cluster_size,
                                            .body = {pipeline, region}});
     out_.body.push_back(blocks);
@@ -705,7 +715,12 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
     const double epilogue_us =
         stores_us + std::max(issue_time(tile * stage.issue_slots, limits, 1.0), special_us) +
         (kTurnClocks + (own.cluster_size > 1 ? kExchangeClocks : 0.0)) / clocks_per_us;
-    const double products_us = out.matrix_us + of_sm * epilogue_us;
+    // The tiles that a block works on at once are in turns in their products and behind them.
+    const auto at_once = static_cast<double>(program::tiles_at_once(program));
+    const double of_part = std::ceil(of_sm / at_once);
+    const double tile_us = out.matrix_us / of_sm;
+    const double products_us = std::max(out.matrix_us + epilogue_us,
+                                        of_part * (tile_us + epilogue_us));
     out.block_latency_us = 2.0 * constants.memory_wait_ns / 1000.0;
     out.exposed_us = out.block_latency_us;
     out.l2_us = traffic.copied_bytes / (kTensorCopyBytes * clocks_per_us * busy);
@@ -793,7 +808,11 @@ class Proposer {
   void offer_groups() {
     for (const BlockTile& shape : kGroupTiles) {
       if (shape.tile_rows > 64 && is_wasteful(shape)) continue;
-      for (const int64_t cluster : cluster_sizes(shape)) offer_group(shape, cluster);
+      for (const int64_t cluster : cluster_sizes(shape)) offer_group(shape, cluster, 1);
+    }
+    for (const BlockTile& shape : kTilesInTurns) {
+      if (shape.tile_rows > 64 && is_wasteful(shape)) continue;
+      for (const int64_t cluster : cluster_sizes(shape)) offer_group(shape, cluster, 2);
     }
   }
 
@@ -806,10 +825,11 @@ class Proposer {
     return {least, 2 * least};
   }
 
-  void offer_group(const BlockTile& shape, int64_t cluster) {
+  void offer_group(const BlockTile& shape, int64_t cluster, int64_t at_once) {
     Schedule schedule = schedule_of(shape, program::kLineBytes, 2);
     auto& own = std::get<MatmulParameters>(schedule.parameters);
     own.cluster_size = cluster;
+    schedule.rows_per_block = at_once;
     own.consumer_registers =
         raised_register_cap(limits_, schedule.threads_per_block(), kProducerThreads,
                             kMatmulProducerRegisters, schedule.min_blocks_per_sm);

@@ -116,9 +116,10 @@ class Printer {
     std::vector<std::string> loops;
     for (const Loop& loop : nest.loops) loops.push_back(text(loop));
     line(fmt::format(
-        "for {} {}{}{}{} {{", text_of(nest.binding), fmt::join(loops, ", "),
+        "for {} {}{}{}{}{} {{", text_of(nest.binding), fmt::join(loops, ", "),
         nest.group > 1 ? fmt::format(" group {}", nest.group) : "",
         nest.persistent_blocks > 0 ? fmt::format(" persistent {}", nest.persistent_blocks) : "",
+        nest.at_once > 1 ? fmt::format(" at once {}", nest.at_once) : "",
         nest.cluster > 1 ? fmt::format(" cluster {}", nest.cluster) : ""));
     block(nest.body);
     line("}");

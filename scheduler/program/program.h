@@ -106,6 +106,9 @@ struct Nest {
   /// Blocks only: so many blocks take the iterations in turns, block b those from b on in steps of
   /// the number of blocks. 0: each iteration has a block of its own.
   int64_t persistent_blocks = 0;
+  /// Blocks only: parts of the block's threads take its iterations in turns and work on so many of
+  /// them at once. While one part multiplies, others evaluate and store.
+  int64_t at_once = 1;
   /// Blocks only: so many blocks of a cluster take the iterations of the last loop that belong to
   /// one of the others. The last loop has as many.
   int64_t cluster = 1;

@@ -123,6 +123,9 @@ class Checker {
     if (nest.binding == Binding::kBlock) {
       require(nest.persistent_blocks >= 0, "a grid has blocks", nest.persistent_blocks, 0, "blocks",
               "use persistent_blocks 0 or more");
+      require(nest.at_once >= 1 && (nest.at_once == 1 || program_.producer.has_value()),
+              "only a producer feeds parts of a block that work on tiles of their own", nest.at_once,
+              1, "tiles", "use rows_per_block 1");
       if (nest.cluster == 1) return;
       const Loop& last = nest.loops.back();
       const int64_t parts =
@@ -145,8 +148,9 @@ class Checker {
       if (loop.step > 0) parts *= divided_up(part, loop.step);
     }
     const int64_t threads = nest.binding == Binding::kWarp ? kWarp : kWarpGroup;
-    require(parts * threads == program_.threads, "warps and parts of a tile differ in number",
-            parts * threads, program_.threads, "threads",
+    const int64_t of_tile = program_.threads / tiles_at_once(program_);
+    require(parts * threads == of_tile, "warps and parts of a tile differ in number",
+            parts * threads, of_tile, "threads",
             fmt::format("use {} threads for each part", threads));
   }
 
@@ -305,6 +309,11 @@ int64_t block_count(const Program& program) {
                                                         : tiles;
 }
 
+int64_t tiles_at_once(const Program& program) {
+  const Nest* nest = nest_of_blocks(program);
+  return nest == nullptr ? 1 : nest->at_once;
+}
+
 int64_t cluster_size(const Program& program) {
   const Nest* nest = nest_of_blocks(program);
   return nest == nullptr ? 1 : nest->cluster;
@@ -338,8 +347,10 @@ int64_t shared_bytes(const Program& program) {
   }
   for (const Step& step : program.steps) {
     const auto* pipeline = std::get_if<Pipeline>(&step);
-    if (pipeline != nullptr && program.producer)
-      bytes += pipeline->stages * kMbarriersOfStage * kBytesPerMbarrier;
+    if (pipeline != nullptr && program.producer) {
+      const int64_t turns = tiles_at_once(program) > 1 ? tiles_at_once(program) : 0;
+      bytes += (pipeline->stages * kMbarriersOfStage + turns) * kBytesPerMbarrier;
+    }
     if (const auto* region = std::get_if<Region>(&step)) bytes += region->exchange_bytes;
   }
   return rounded_up(bytes, kChunkBytes);

@@ -24,6 +24,9 @@ void for_each_step(const Program& program,
 
 /// Tiles that the blocks take.
 int64_t tile_count(const Program& program);
+/// Tiles on which a block works at once.
+int64_t tiles_at_once(const Program& program);
+
 /// Blocks of a cluster; 1: there are none.
 int64_t cluster_size(const Program& program);
 
