@@ -145,8 +145,8 @@ class ProgramLowering {
       first = builder_.mul(part_, scope_.i32(steps_));
       // The first part need not wait for its first turn.
       turn_parity_ = builder_.declare(
-          "turn_parity", builder_.select(builder_.equal(part_, scope_.i32(0)), scope_.i32(1),
-                                         scope_.i32(0)));
+          "turn_parity",
+          builder_.select(builder_.equal(part_, scope_.i32(0)), scope_.i32(1), scope_.i32(0)));
     }
     stage_var_ = builder_.declare("stage", scope_.remainder(first, stages_));
     parity_var_ =
@@ -455,8 +455,8 @@ class ProgramLowering {
 
   /// Passes over the items of other parts.
   void skip_items(int64_t items) {
-    const ExprId moved = scope_.named(
-        "moved", builder_.add(builder_.ref(stage_var_), scope_.i32(items)));
+    const ExprId moved =
+        scope_.named("moved", builder_.add(builder_.ref(stage_var_), scope_.i32(items)));
     const ExprId rounds = builder_.div(moved, scope_.i32(stages_));
     builder_.assign(parity_var_,
                     scope_.remainder(builder_.add(builder_.ref(parity_var_), rounds), 2));

@@ -49,6 +49,13 @@ constexpr double kBytesOfPass = 128.0;
 constexpr double kInstructionsOfStaged = 4.0;
 /// Clocks in which the blocks of a cluster exchange what they know of their rows.
 constexpr double kExchangeClocks = 1500.0;
+/// Least clocks of a step of the pipeline where one warp group multiplies alone, and time of what
+/// follows from the products of a tile where others multiply meanwhile, as a multiple of its time
+/// alone: both take shared memory, and fewer warps hide less. In a cluster each of the blocks may
+/// make the others wait, for every tile that they work on at once. Source of these three:
+/// benchmarks/results/h200_2026-11-28_linear.json.
+constexpr double kTurnedStepClocks = 780.0;
+constexpr double kBesideProducts = 1.3;
 /// Bytes per clock that tensor copies bring from L2 to an SM. Source: (2048, 2048, 2048) by tiles
 /// of 64 x 256 on an H200, 28.5 us, where nothing else limits.
 constexpr double kTensorCopyBytes = 61.0;
@@ -96,8 +103,8 @@ constexpr std::array kRowTiles = {
 
 /// Those of one warp group, of which a block works on two at once.
 constexpr std::array kTilesInTurns = {
-    BlockTile{64, 256, 4, 1},
     BlockTile{128, 128, 4, 1},
+    BlockTile{64, 256, 4, 1},
     BlockTile{64, 128, 4, 1},
 };
 /// Those of warp groups, one to two of 64 or 128 rows.
@@ -651,6 +658,39 @@ double store_clocks(const SegmentFacts& facts, const program::Program& program,
   return clocks;
 }
 
+/// What products_time() starts from, of an SM.
+struct ProductTimes {
+  double of_sm;      ///< Tiles.
+  double steps;      ///< Of the pipeline, for each tile.
+  double matrix_us;  ///< Of the products of all tiles.
+  double stores_us;  ///< Of the stores of one tile.
+};
+
+/// Time of an SM for the products of warp groups and what follows from them. The producer loads in
+/// the meantime.
+double products_time(const ProductTimes& times, const program::Program& program,
+                     const MatmulParameters& own, const Stage& stage, const DeviceLimits& limits) {
+  const double clocks_per_us = limits.clock_mhz;
+  const int64_t at_once = program::tiles_at_once(program);
+  const auto tile = static_cast<double>(own.tile_rows * own.tile_columns);
+  const double special_us =
+      tile * stage.special_functions / (limits.special_per_clock * clocks_per_us);
+  const double evaluate_us =
+      times.stores_us + std::max(issue_time(tile * stage.issue_slots, limits, 1.0), special_us);
+  const double turn_us = kTurnClocks / clocks_per_us;
+  const double exchange_us = own.cluster_size > 1 ? kExchangeClocks / clocks_per_us : 0.0;
+  if (at_once == 1) return times.matrix_us + times.of_sm * (evaluate_us + turn_us + exchange_us);
+  // The parts of the block are in turns in their products, and behind them beside the products of
+  // others. A tile has as many fewer warps behind its products as the block has parts.
+  const auto parts = static_cast<double>(at_once);
+  const double tile_us =
+      std::max(times.matrix_us / times.of_sm, times.steps * kTurnedStepClocks / clocks_per_us);
+  const double behind_us = kBesideProducts * (parts * evaluate_us + turn_us) +
+                           exchange_us * static_cast<double>(own.cluster_size) / parts;
+  return std::max(times.of_sm * tile_us, std::ceil(times.of_sm / parts) * (tile_us + behind_us)) +
+         behind_us;
+}
+
 Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
                            const program::Program& program, const Stage& stage,
                            const ResourceEstimate& estimate, const DeviceLimits& limits) {
@@ -708,24 +748,15 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
       steps * std::max(0.0, kStepClocks - (beside - 1.0) * step_clocks) / clocks_per_us;
   const double stores_us = store_clocks(facts, program, own) / clocks_per_us;
   if (program.producer) {
-    // The producer loads during the epilogues of the tiles, but the warp groups multiply nothing.
-    const auto tile = static_cast<double>(own.tile_rows * own.tile_columns);
-    const double special_us =
-        tile * stage.special_functions / (limits.special_per_clock * clocks_per_us);
-    const double epilogue_us =
-        stores_us + std::max(issue_time(tile * stage.issue_slots, limits, 1.0), special_us) +
-        (kTurnClocks + (own.cluster_size > 1 ? kExchangeClocks : 0.0)) / clocks_per_us;
-    // The tiles that a block works on at once are in turns in their products and behind them.
-    const auto at_once = static_cast<double>(program::tiles_at_once(program));
-    const double of_part = std::ceil(of_sm / at_once);
-    const double tile_us = out.matrix_us / of_sm;
-    const double products_us = std::max(out.matrix_us + epilogue_us,
-                                        of_part * (tile_us + epilogue_us));
+    // Products, and what is behind them, of the SM that has most tiles.
+    out.matrix_us = products_time(
+        {.of_sm = of_sm, .steps = steps, .matrix_us = out.matrix_us, .stores_us = stores_us},
+        program, own, stage, limits);
     out.block_latency_us = 2.0 * constants.memory_wait_ns / 1000.0;
     out.exposed_us = out.block_latency_us;
     out.l2_us = traffic.copied_bytes / (kTensorCopyBytes * clocks_per_us * busy);
     out.total_us = out.launch_us + out.exposed_us +
-                   std::max({products_us, out.memory_us, out.l2_us, out.shared_us});
+                   std::max({out.matrix_us, out.memory_us, out.l2_us, out.shared_us});
     return out;
   }
   out.block_latency_us = waits_us + stores_us + 2.0 * constants.memory_wait_ns / 1000.0;

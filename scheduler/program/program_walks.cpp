@@ -124,8 +124,8 @@ class Checker {
       require(nest.persistent_blocks >= 0, "a grid has blocks", nest.persistent_blocks, 0, "blocks",
               "use persistent_blocks 0 or more");
       require(nest.at_once >= 1 && (nest.at_once == 1 || program_.producer.has_value()),
-              "only a producer feeds parts of a block that work on tiles of their own", nest.at_once,
-              1, "tiles", "use rows_per_block 1");
+              "only a producer feeds parts of a block that work on tiles of their own",
+              nest.at_once, 1, "tiles", "use rows_per_block 1");
       if (nest.cluster == 1) return;
       const Loop& last = nest.loops.back();
       const int64_t parts =
