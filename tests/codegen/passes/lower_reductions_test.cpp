@@ -88,47 +88,63 @@ INSTANTIATE_TEST_SUITE_P(Shapes, LowerReductionsTest,
 
 struct ClusterShape {
   int64_t cluster = 2, block = 64, group = 64;
+  int64_t rounds = 1;  ///< In turns by two copies where there are several.
 };
 
 class ClusterReductionsTest : public testing::TestWithParam<ClusterShape> {};
 
-/// Groups of equal number in the blocks of a cluster combine what all their threads bring.
+/// Groups of equal number in the blocks of a cluster combine what all their threads bring, in every
+/// round. Groups of fewer threads than a warp share the mbarrier of their warp.
 TEST_P(ClusterReductionsTest, EveryThreadOfTheClusterHoldsTheResult) {
-  const auto [cluster, block, group] = GetParam();
+  const auto [cluster, block, group, rounds] = GetParam();
   KernelRun run(block);
   run.kernel.cluster = cluster;
   const int64_t threads = cluster * block;
   const int64_t clusters = threads > 4096 ? 1 : 3;  // One of the largest takes seconds.
-  std::vector<float> x(static_cast<size_t>(clusters * threads));
+  const int64_t of_round = clusters * threads;
+  std::vector<float> x(static_cast<size_t>(rounds * of_round));
   std::mt19937 random(5);
   for (float& value : x) value = static_cast<float>(std::uniform_int_distribution(-40, 40)(random));
   const kir::BufferId in = run.global("x", DType::kF32, x);
-  const kir::BufferId sums = run.output("sums", DType::kF32, clusters * threads);
-  const kir::BufferId indices = run.output("indices", DType::kI64, clusters * threads);
-  const kir::BufferId flags = run.output("flags", DType::kBool, clusters * threads);
-  const int64_t groups = block / group;
-  const kir::MbarrierId arrived = run.b.add_mbarriers("arrived", groups, 1);
+  const kir::BufferId sums = run.output("sums", DType::kF32, rounds * of_round);
+  const kir::BufferId indices = run.output("indices", DType::kI64, rounds * of_round);
+  const kir::BufferId flags = run.output("flags", DType::kBool, rounds * of_round);
+  const int64_t sharing = std::max<int64_t>(group, 32);
+  const int64_t groups = block / sharing;
+  const int64_t phases = rounds > 1 ? 2 : 1;
+  const kir::MbarrierId arrived = run.b.add_mbarriers("arrived", groups * phases, 1);
   run.b.append(kir::InitMbarriers{});
   run.b.append(kir::ClusterBarrier{});
-  const VarId value = run.loaded("value", in, run.thread_of_launch());
-  const VarId sum = run.b.declare("sum", run.b.ref(value));
-  const VarId index = run.b.declare("index", run.thread_of_launch());
-  const VarId any =
-      run.b.declare("any", run.b.apply(PointwiseFn::kGt, {run.b.ref(value), run.b.real(39.0)}));
-  run.b.append(kir::AllReduce{.parts = {{Combiner::kSum, {sum}},
-                                        {Combiner::kArgMax, {value, index}},
-                                        {Combiner::kAny, {any}}},
-                              .threads = group,
-                              .name = "stats",
-                              .group = run.b.div(run.thread(), run.b.integer(group)),
-                              .groups = groups,
-                              .arrived = arrived,
-                              .parity = run.b.integer(0)});
-  run.store(sums, run.thread_of_launch(), sum);
-  run.store(indices, run.thread_of_launch(), index);
-  run.store(flags, run.thread_of_launch(), any);
+  const auto in_round = [&](ExprId round) {
+    const ExprId at =
+        run.b.add(run.b.mul(run.b.cast(round, DType::kI64), run.b.integer(of_round, DType::kI64)),
+                  run.thread_of_launch());
+    const VarId value = run.loaded("value", in, at);
+    const VarId sum = run.b.declare("sum", run.b.ref(value));
+    const VarId index = run.b.declare("index", at);
+    const VarId any =
+        run.b.declare("any", run.b.apply(PointwiseFn::kGt, {run.b.ref(value), run.b.real(39.0)}));
+    const ExprId two = run.b.integer(2);
+    run.b.append(kir::AllReduce{.parts = {{Combiner::kSum, {sum}},
+                                          {Combiner::kArgMax, {value, index}},
+                                          {Combiner::kAny, {any}}},
+                                .threads = group,
+                                .name = "stats",
+                                .phase = rounds > 1 ? run.b.rem(round, two) : ExprId{},
+                                .group = run.b.div(run.thread(), run.b.integer(sharing)),
+                                .groups = groups,
+                                .arrived = arrived,
+                                .parity = run.b.rem(run.b.div(round, run.b.integer(phases)), two)});
+    run.store(sums, at, sum);
+    run.store(indices, at, index);
+    run.store(flags, at, any);
+  };
+  if (rounds > 1) {
+    run.b.loop("round", run.b.integer(0), run.b.integer(rounds), run.b.integer(1), false, in_round);
+  } else {
+    in_round(run.b.integer(0));
+  }
   run.kernel = run_kernel_passes(run.kernel, {.verify = true});
-  run.run_clean(clusters);
 
   const auto group_of = [&](int64_t i) { return std::pair(i / threads, i % block / group); };
   const auto count = static_cast<int64_t>(x.size());
@@ -139,12 +155,18 @@ TEST_P(ClusterReductionsTest, EveryThreadOfTheClusterHoldsTheResult) {
     if (x[static_cast<size_t>(i)] > x[static_cast<size_t>(at->second.second)])
       at->second.second = i;
   }
-  for (int64_t i = 0; i < count; ++i) {
-    const auto& [total, best] = expected.at(group_of(i));
-    const auto at = static_cast<size_t>(i);
-    EXPECT_EQ(run.contents<float>(1)[at], total) << i;
-    EXPECT_EQ(run.contents<int64_t>(2)[at], best) << i;
-    EXPECT_EQ(run.contents<uint8_t>(3)[at], x[static_cast<size_t>(best)] > 39.0F ? 1 : 0) << i;
+  for (uint64_t seed = 0; seed < (rounds > 1 ? 4U : 1U); ++seed) {
+    run.run_clean(clusters, {.seed = seed});
+    const std::vector<float> total_of = run.contents<float>(1);
+    const std::vector<int64_t> best_of = run.contents<int64_t>(2);
+    const std::vector<uint8_t> any_of = run.contents<uint8_t>(3);
+    for (int64_t i = 0; i < count; ++i) {
+      const auto& [total, best] = expected.at(group_of(i));
+      const auto at = static_cast<size_t>(i);
+      ASSERT_EQ(total_of[at], total) << i;
+      ASSERT_EQ(best_of[at], best) << i;
+      ASSERT_EQ(any_of[at], x[static_cast<size_t>(best)] > 39.0F ? 1 : 0) << i;
+    }
   }
 }
 
@@ -152,7 +174,21 @@ TEST_P(ClusterReductionsTest, EveryThreadOfTheClusterHoldsTheResult) {
 INSTANTIATE_TEST_SUITE_P(Shapes, ClusterReductionsTest,
                          testing::Values(ClusterShape{2, 64, 64}, ClusterShape{4, 128, 64},
                                          ClusterShape{8, 32, 32}, ClusterShape{8, 256, 256},
-                                         ClusterShape{2, 96, 32}, ClusterShape{8, 1024, 1024}));
+                                         ClusterShape{2, 96, 32}, ClusterShape{8, 1024, 1024},
+                                         ClusterShape{4, 128, 64, 5}, ClusterShape{2, 64, 32, 5}));
+
+std::vector<ClusterShape> shapes_within_warps() {
+  std::vector<ClusterShape> out;
+  for (const int64_t cluster : {2, 4, 8, 16}) {
+    for (const int64_t group : {2, 4, 8, 16}) {
+      for (const int64_t rounds : {1, 5}) out.push_back({cluster, 96, group, rounds});
+    }
+  }
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(WithinWarps, ClusterReductionsTest,
+                         testing::ValuesIn(shapes_within_warps()));
 
 /// A lane sends for its whole warp, into the place of two rounds ago: all lanes must have read that
 /// before. A warp barrier stands between, and without it some order of lanes is a race.
