@@ -233,7 +233,10 @@ class Checker {
             "use vector_width 1 or 2");
     const Tile& fragment = program_.tiles[region.tile];
     if (region.holds_rows) {
-      const int64_t columns = part_of_block(fragment.columns.axis);
+      // Tiles of several blocks have a row only where the blocks are a cluster.
+      const int64_t of_cluster =
+          divided_up(program_.axes[fragment.columns.axis].extent, cluster_size(program_));
+      const int64_t columns = std::max(part_of_block(fragment.columns.axis), of_cluster);
       require(columns <= fragment.columns.extent && region.width == 2,
               "a row that is reduced does not fit the fragment of a warp or warp group", columns,
               fragment.columns.extent, "columns",

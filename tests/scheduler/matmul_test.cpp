@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 
+#include "fusion_ir/composites.h"
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/parser.h"
 #include "scheduler/planning/planner.h"
@@ -235,6 +236,141 @@ TEST(MatmulTest, PinnedWarpGroupsAreRefusedWithNumbers) {
               HasSubstr("more shared memory than the device offers"));
   EXPECT_THAT(refused([](Schedule&, MatmulParameters& own) { own.tile_rows = 32; }),
               HasSubstr("not whole matrix instructions"));
+}
+
+/// A norm of the rows of a product.
+Result<Plan> planned_norm(int64_t m, int64_t k, int64_t n, std::string_view device,
+                          const PlanOptions& options = {}) {
+  FusionBuilder b("norm");
+  const ValueId x = b.input(DType::kBF16, {m, k});
+  const ValueId w = b.input(DType::kBF16, {n, k});
+  b.output(rms_norm(b, b.linear(x, w), {.output = DType::kBF16}).y, "y");
+  return plan(b.build(), {}, *find_device(device), options);
+}
+
+// One kernel where a block has all columns of its rows, or the blocks of a cluster have them
+// together; two kernels otherwise.
+TEST(MatmulTest, RowsAreReducedInTheKernelThatHasThem) {
+  const auto schedules = [](int64_t m, int64_t k, int64_t n, std::string_view device) {
+    const auto plan = planned_norm(m, k, n, device);
+    std::vector<Schedule> out;
+    if (!plan) ADD_FAILURE() << plan.error().text();
+    if (!plan) return out;
+    for (const KernelPlan& kernel : plan->kernels) out.push_back(kernel.chosen().schedule);
+    return out;
+  };
+  for (const char* device : {"H100", "H200"}) {
+    SCOPED_TRACE(device);
+    const auto narrow = schedules(131072, 256, 256, device);
+    ASSERT_EQ(narrow.size(), 1U);
+    EXPECT_EQ(narrow.front().tile_columns(), 256);
+    EXPECT_EQ(narrow.front().cluster_size(), 1);
+    EXPECT_EQ(narrow.front().consumer_registers(), 232);
+    EXPECT_EQ(narrow.front().persistent_blocks, 132);
+    const auto wide = schedules(131072, 512, 2048, device);
+    ASSERT_EQ(wide.size(), 1U);
+    EXPECT_EQ(wide.front().tile_columns(), 256);
+    EXPECT_EQ(wide.front().cluster_size(), 8);
+    EXPECT_EQ(wide.front().consumer_registers(), 232);
+    EXPECT_EQ(wide.front().persistent_blocks % 8, 0);
+    EXPECT_EQ(schedules(131072, 512, 500, device).front().cluster_size(), 2);
+  }
+  for (const char* device : {"A100", "B200"}) {
+    SCOPED_TRACE(device);
+    EXPECT_EQ(schedules(131072, 512, 2048, device).size(), 2U);
+    for (const Schedule& schedule : schedules(131072, 256, 256, device))
+      EXPECT_EQ(schedule.cluster_size() * schedule.consumer_registers(), 0);
+  }
+  for (const char* device : {"H100", "H200", "A100", "B200"}) {
+    SCOPED_TRACE(device);
+    for (const int64_t columns : {8192, 255, 2047}) {
+      const auto cut = schedules(131072, 512, columns, device);
+      ASSERT_EQ(cut.size(), 2U) << columns;
+      EXPECT_EQ(cut.front().family, kMatmul);
+      EXPECT_NE(cut.back().family, kMatmul);
+    }
+  }
+}
+
+// Whatever is offered for rows that are reduced has all of their columns in one block or cluster.
+TEST(MatmulTest, TilesOfReducedRowsHaveAllColumns) {
+  for (const char* device : {"H100", "A100"}) {
+    for (const int64_t columns : {2, 34, 64, 100, 130, 256, 258, 500, 1024, 2048, 4096}) {
+      const auto plan =
+          planned_norm(4096, 256, columns, device, {.pin = {.family = std::string(kMatmul)}});
+      if (!plan) continue;
+      for (const ProposedSchedule& proposed : plan->kernels.front().candidates) {
+        if (!plan->kernels.front().facts.has_reduction()) continue;
+        const Schedule& schedule = proposed.schedule;
+        EXPECT_GE(schedule.tile_columns() * schedule.cluster_size(), columns) << device << "\n"
+                                                                              << print(schedule);
+      }
+    }
+  }
+}
+
+TEST(MatmulTest, PinnedClustersAreRefusedWithNumbers) {
+  const auto refused = [](const std::function<void(Schedule&, MatmulParameters&)>& change,
+                          int64_t columns = 400, std::string_view device = "H100") {
+    MatmulParameters own{.tile_rows = 128,
+                         .tile_columns = 128,
+                         .tile_depth = 64,
+                         .row_warps = 8,
+                         .pipeline_stages = 4,
+                         .cluster_size = 4,
+                         .consumer_registers = 232};
+    Schedule schedule{.family = std::string(kMatmul),
+                      .threads_per_row = 256,
+                      .vector_width = 2,
+                      .persistent_blocks = 132};
+    change(schedule, own);
+    schedule.parameters = own;
+    const auto plan = planned_norm(4096, 256, columns, device,
+                                   {.pin = {.schedule = schedule}, .cutting = Cutting::kNeeded});
+    return plan ? "planned" : plan.error().text();
+  };
+  const auto nothing = [](Schedule&, MatmulParameters&) {};
+  const auto of = [](int64_t cluster) {
+    return [cluster](Schedule& schedule, MatmulParameters& own) {
+      own.cluster_size = cluster;
+      schedule.persistent_blocks = 4 * std::max<int64_t>(cluster, 1);
+    };
+  };
+  EXPECT_EQ(refused(nothing), "planned");
+  EXPECT_EQ(refused(of(8)), "planned");
+  EXPECT_THAT(refused(of(2)),
+              HasSubstr("does not split evenly over its warps (value 200, limit 128"));
+  EXPECT_THAT(refused(of(1)), HasSubstr("does not fit the fragment of a warp or warp group (value "
+                                        "400, limit 128 columns"));
+  EXPECT_THAT(refused(of(3), 384), HasSubstr("a cluster has a power of two of blocks (value 3"));
+  EXPECT_THAT(refused(of(32), 4096),
+              HasSubstr("a cluster has a power of two of blocks (value 32, limit 16 blocks"));
+  EXPECT_THAT(refused(of(4), 404), HasSubstr("share the columns evenly (value 4, limit 0 columns"));
+  EXPECT_THAT(refused([](Schedule& s, MatmulParameters&) { s.persistent_blocks = 130; }),
+              HasSubstr("a grid has whole clusters (value 130, limit 4 blocks"));
+  EXPECT_THAT(refused([](Schedule& s, MatmulParameters& own) {
+                s.persistent_blocks = 0;
+                own.consumer_registers = 0;
+              }),
+              HasSubstr("only blocks with a producer form clusters (value 4, limit 1 blocks"));
+  EXPECT_THAT(refused(nothing, 400, "A100"), HasSubstr("no matrix instructions of warp groups"));
+  // A product alone reduces no rows.
+  MatmulParameters own{.tile_rows = 128,
+                       .tile_columns = 128,
+                       .tile_depth = 64,
+                       .row_warps = 8,
+                       .pipeline_stages = 4,
+                       .cluster_size = 2,
+                       .consumer_registers = 232};
+  const Schedule alone{.family = std::string(kMatmul),
+                       .parameters = own,
+                       .threads_per_row = 256,
+                       .vector_width = 2,
+                       .persistent_blocks = 132};
+  const auto plan = planned({}, "H100", {.pin = {.schedule = alone}});
+  ASSERT_FALSE(plan);
+  EXPECT_THAT(plan.error().text(),
+              HasSubstr("clusters share rows that are reduced (value 2, limit 1 blocks"));
 }
 
 TEST(MatmulTest, ALargerDeviceIsNotSlower) {

@@ -53,6 +53,7 @@ TEST(ProgramTest, TextNamesLoopsTilesAndSteps) {
   tile %left : bf16 shared [m 128, k 32] stages 4
   tile %right : bf16 shared [n 64, k 32] stages 4
   tile %sum : f32 fragment [m 64, n 32]
+  tile %row0 : f32 shared [m 8, n 32] stages 4
   for block batch by 1, m by 128, n by 64 group 8 {
     pipeline k by 32 stages 4 {
       copy async %left = rows width 8
@@ -63,7 +64,7 @@ TEST(ProgramTest, TextNamesLoopsTilesAndSteps) {
       }
     }
     for warp m by 64, n by 32 {
-      region %v2 = %sum width 2
+      region %v2 = %sum width 2 output 0 through %row0 width 4
     }
   }
 }
@@ -73,7 +74,7 @@ TEST(ProgramTest, TextNamesLoopsTilesAndSteps) {
 TEST(ProgramTest, WalksCountBlocksBytesAndInstructions) {
   const Program program = linear_program();
   EXPECT_EQ(block_count(program), 8 * 9);
-  EXPECT_EQ(shared_bytes(program), 4 * (128 + 64) * 32 * 2);
+  EXPECT_EQ(shared_bytes(program), 4 * (128 + 64) * 32 * 2 + 4 * 8 * 32 * 4);
   // 64 x 32 sums of 32 lanes; operands of one step, and of half of the two steps of a stage.
   EXPECT_EQ(fragment_words(program), 64 * 32 / 32 + 2 * (4 * 4 + 4 * 2));
   // 128 threads copy 512 and 256 accesses of eight elements.
@@ -111,6 +112,7 @@ TEST(ProgramTest, WarpGroupsHaveAProducer) {
   tile %left : bf16 shared [m 128, k 64] line 64 stages 4
   tile %right : bf16 shared [n 256, k 64] line 64 stages 4
   tile %sum : f32 group_fragment [m 64, n 256]
+  tile %row0 : f32 shared [m 8, n 128] stages 8
   for block batch by 1, m by 128, n by 256 group 8 persistent 10 {
     pipeline k by 64 stages 4 {
       copy tensor %left = rows width 64
@@ -121,7 +123,7 @@ TEST(ProgramTest, WarpGroupsHaveAProducer) {
       }
     }
     for warp group m by 64, n by 256 {
-      region %v2 = %sum width 2
+      region %v2 = %sum width 2 output 0 through %row0 width 4
     }
   }
 }
@@ -132,7 +134,8 @@ TEST(ProgramTest, WalksCountWhatAProducerBringsIn) {
   const Program program = group_program();
   EXPECT_EQ(tile_count(program), 8 * 3);
   EXPECT_EQ(block_count(program), 10);
-  EXPECT_EQ(shared_bytes(program), 4 * ((128 + 256) * 64 * 2 + 2 * 8));
+  // Eight warps stage half of a row at a time.
+  EXPECT_EQ(shared_bytes(program), 4 * ((128 + 256) * 64 * 2 + 2 * 8) + 8 * 8 * 128 * 4);
   EXPECT_EQ(fragment_words(program), 64 * 256 / 128);
   EXPECT_EQ(copy_words(program), 0);
   const program::Traffic traffic = program::traffic(program);
@@ -181,6 +184,174 @@ TEST(ProgramTest, RulesOfAProducerNameTheirNumbers) {
                 p.threads = 128 * 2 * 8;
               }),
               HasSubstr("takes whole lines of a transposed operand (value 32, limit 64"));
+}
+
+/// Normalised rows of a product: y is stored in bf16, and the largest element of each row.
+Program row_program(int64_t columns, int64_t cluster) {
+  const SegmentFacts facts = facts_of(parse_fusion(fmt::format(R"(fusion @rows {{
+  %v0 x : bf16[1000, 200] = input
+  %v1 w : bf16[{0}, 200] = input
+  %v2 : f32[1000, {0}] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
+  %v3 : f32[1000, {0}] = tanh %v2
+  %v4 m : f32[1000] = reduce.max %v3 over(1)
+  %v5 : f32[1000, {0}] = broadcast %v4 axes(0)
+  %v6 : f32[1000, {0}] = sub %v3, %v5
+  %v7 y : bf16[1000, {0}] = cast %v6
+  return %v7, %v4
+}})",
+                                                               columns))
+                                          .value());
+  Schedule schedule = schedule_of({.tile_rows = 128,
+                                   .tile_columns = 128,
+                                   .tile_depth = 64,
+                                   .row_warps = 8,
+                                   .pipeline_stages = 4,
+                                   .cluster_size = cluster,
+                                   .consumer_registers = 232},
+                                  256);
+  schedule.persistent_blocks = 8 * cluster;
+  return matmul_program(facts, schedule);
+}
+
+TEST(ProgramTest, TextNamesStagedOutputsAndRows) {
+  EXPECT_EQ(print(row_program(96, 1)), R"(program rows threads 256 {
+  producer threads 128 registers 40 leaves 232
+  axis batch 1
+  axis m 1000 launched
+  axis n 96
+  axis k 200
+  tile %left : bf16 shared [m 128, k 64] line 64 stages 4
+  tile %right : bf16 shared [n 128, k 64] line 64 stages 4
+  tile %sum : f32 group_fragment [m 64, n 128]
+  tile %row0 : bf16 shared [m 8, n 128] stages 8
+  for block batch by 1, m by 128, n by 128 group 8 persistent 8 {
+    pipeline k by 64 stages 4 {
+      copy tensor %left = rows width 64
+      copy tensor %right = columns width 64
+    } do {
+      for warp group m by 64, n by 128 {
+        contract sum %sum += %left * %right
+      }
+    }
+    for warp group m by 64, n by 128 {
+      region %v2 = %sum width 2 rows keep %v3 output 0 through %row0 width 8
+    }
+  }
+}
+)");
+}
+
+// A block has 100 columns of 200, whole accesses of 8 bytes.
+TEST(ProgramTest, TextNamesTheBlocksOfACluster) {
+  EXPECT_THAT(print(row_program(200, 2)),
+              HasSubstr("  tile %row0 : bf16 shared [m 16, n 128] stages 8\n"
+                        "  for block batch by 1, m by 128, n by 100 persistent 16 cluster 2 {"));
+  EXPECT_THAT(print(row_program(200, 2)), HasSubstr("output 0 through %row0 width 4"));
+}
+
+TEST(ProgramTest, WalksCountWhatClustersExchangeAndWarpsStage) {
+  const auto without = [](Program program) {
+    for (program::Step& step : program.steps) {
+      if (auto* region = std::get_if<program::Region>(&step)) region->exchange_bytes = 0;
+    }
+    return program;
+  };
+  const int64_t ring = 4 * ((128 + 128) * 64 * 2 + 2 * 8);
+  EXPECT_EQ(shared_bytes(row_program(96, 1)), ring + 8 * 8 * 128 * 2);
+  const Program pair = row_program(200, 2);
+  EXPECT_EQ(shared_bytes(without(pair)), ring + 8 * 16 * 128 * 2);
+  // Two copies of an mbarrier for each of eight warps, and of a float for each of two rows of 64
+  // groups of four lanes, from each of the blocks.
+  EXPECT_EQ(shared_bytes(pair) - shared_bytes(without(pair)), 2 * 8 * 8 + 2 * 2 * 64 * 2 * 4);
+  EXPECT_EQ(tile_count(pair), 8 * 2);
+  EXPECT_EQ(cluster_size(pair), 2);
+  EXPECT_EQ(rows_together(pair), 2);
+  EXPECT_EQ(rows_together(row_program(96, 1)), 1);
+  EXPECT_EQ(row_schedule(pair).cluster_size(), 2);
+  EXPECT_EQ(row_schedule(pair).rows_per_block, 64);
+  EXPECT_EQ(row_schedule(pair).kept.size(), 1U);
+}
+
+TEST(ProgramTest, RulesOfRowsAndClustersNameTheirNumbers) {
+  const auto broken = [](Program program, const std::function<void(Program&)>& change) {
+    change(program);
+    const auto rejection = check(program, "matmul");
+    return rejection ? text_of(*rejection) : "";
+  };
+  const auto region = [](Program& program) -> program::Region& {
+    for (program::Step& step : program.steps) {
+      if (auto* found = std::get_if<program::Region>(&step)) return *found;
+    }
+    unreachable();
+  };
+  const auto blocks = [](Program& program) -> program::Nest& {
+    return std::get<program::Nest>(program.steps[program.body.front()]);
+  };
+  const auto staged = [&](Program& program) -> program::Tile& {
+    return program.tiles[region(program).staged.front().tile];
+  };
+  const Program one = row_program(96, 1);
+  const Program pair = row_program(200, 2);
+  EXPECT_EQ(broken(one, [](Program&) {}), "");
+  EXPECT_EQ(broken(pair, [](Program&) {}), "");
+  // Staging.
+  EXPECT_THAT(broken(one, [&](Program& p) { staged(p).rows.extent = 4; }),
+              HasSubstr("stages eight or sixteen rows of an output (value 4, limit 8 rows"));
+  EXPECT_THAT(broken(one, [&](Program& p) { staged(p).place = program::Place::kFragment; }),
+              HasSubstr("stages eight or sixteen rows of an output"));
+  EXPECT_THAT(broken(one, [&](Program& p) { staged(p).stages = 4; }),
+              HasSubstr("each warp stages its own rows (value 4, limit 8 warps"));
+  EXPECT_THAT(
+      broken(one, [&](Program& p) { region(p).staged.front().width = 16; }),
+      HasSubstr("a staged row is stored in accesses of up to 16 bytes (value 32, limit 16"));
+  EXPECT_THAT(broken(one, [&](Program& p) { region(p).staged.front().width = 3; }),
+              HasSubstr("a staged row is stored in accesses of up to 16 bytes (value 6"));
+  // Rows.
+  EXPECT_THAT(broken(one, [&](Program& p) { region(p).width = 1; }),
+              HasSubstr("does not fit the fragment of a warp or warp group"));
+  EXPECT_THAT(broken(one, [&](Program& p) { p.axes[program::AxisId{2}].extent = 130; }),
+              HasSubstr("does not fit the fragment of a warp or warp group (value 130, limit 128"))
+      << "columns of two blocks that are no cluster";
+  EXPECT_THAT(broken(pair,
+                     [&](Program& p) {
+                       p.axes[program::AxisId{2}].extent = 260;
+                       blocks(p).loops.back().step = 130;
+                     }),
+              HasSubstr("does not split evenly over its warps (value 130, limit 128"));
+  // Clusters.
+  EXPECT_THAT(broken(pair, [&](Program& p) { blocks(p).cluster = 4; }),
+              HasSubstr("the blocks of a cluster share the columns evenly (value 2, limit 4"));
+  EXPECT_THAT(broken(pair, [&](Program& p) { blocks(p).loops.back().step = 101; }),
+              HasSubstr("the blocks of a cluster share the columns evenly (value 2, limit 2"));
+  EXPECT_THAT(broken(pair, [&](Program& p) { blocks(p).persistent_blocks = 15; }),
+              HasSubstr("a grid has whole clusters (value 15, limit 2"));
+  EXPECT_THAT(broken(one, [&](Program& p) { blocks(p).persistent_blocks = -1; }),
+              HasSubstr("a grid has blocks (value -1"));
+}
+
+// Warps that share the columns of a tile have no whole rows.
+TEST(ProgramTest, RowsThatWarpsDivideDoNotFit) {
+  const SegmentFacts facts = facts_of(parse_fusion(R"(fusion @rows {
+  %v0 x : bf16[1000, 200] = input
+  %v1 w : bf16[64, 200] = input
+  %v2 : f32[1000, 64] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
+  %v3 m : f32[1000] = reduce.max %v2 over(1)
+  return %v3
+})")
+                                          .value());
+  const auto broken = [&](int64_t row_warps) {
+    const auto rejection = check(matmul_program(facts, schedule_of({.tile_rows = 64,
+                                                                    .tile_columns = 128,
+                                                                    .tile_depth = 32,
+                                                                    .row_warps = row_warps,
+                                                                    .pipeline_stages = 2},
+                                                                   128)),
+                                 "matmul");
+    return rejection ? text_of(*rejection) : "";
+  };
+  EXPECT_EQ(broken(4), "");
+  EXPECT_THAT(broken(2), HasSubstr("does not fit the fragment of a warp or warp group (value 128, "
+                                   "limit 64 columns"));
 }
 
 TEST(ProgramTest, AnEmptyContractedAxisCopiesNothing) {
