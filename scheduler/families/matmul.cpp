@@ -209,7 +209,7 @@ std::optional<Rejection> check_groups(const SegmentFacts& facts, const Schedule&
   if (has_f8(facts))
     return broken("matrix instructions of warp groups sum 8-bit floats with fewer bits than f32", 1,
                   2, "bytes", "use consumer_registers 0 and persistent_blocks 0");
-  if (own.cluster_size > 1) {
+  if (own.cluster_size != 1) {
     if (!facts.has_reduction())
       return broken("clusters share rows that are reduced", own.cluster_size, 1, "blocks",
                     "use cluster_size 1");

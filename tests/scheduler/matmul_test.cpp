@@ -343,6 +343,7 @@ TEST(MatmulTest, PinnedClustersAreRefusedWithNumbers) {
   EXPECT_THAT(refused(of(1)), HasSubstr("does not fit the fragment of a warp or warp group (value "
                                         "400, limit 128 columns"));
   EXPECT_THAT(refused(of(3), 384), HasSubstr("a cluster has a power of two of blocks (value 3"));
+  EXPECT_THAT(refused(of(0)), HasSubstr("a cluster has a power of two of blocks (value 0"));
   EXPECT_THAT(refused(of(32), 4096),
               HasSubstr("a cluster has a power of two of blocks (value 32, limit 16 blocks"));
   EXPECT_THAT(refused(of(4), 404), HasSubstr("share the columns evenly (value 4, limit 0 columns"));
