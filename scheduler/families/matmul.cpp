@@ -522,8 +522,10 @@ class ProgramBuilder {
       const int64_t bytes = facts_.space.outputs[i].element_bytes;
       const int64_t width =
           staged_width(facts_, i, own_.cluster_size > 1 ? block_columns() : part_columns_.extent);
+      // Shared memory has a layout for rows of two chunks or more.
       if (width <= schedule_.vector_width || !covers_all(facts_, i) ||
-          facts_.is_empty(facts_.fusion.outputs[i]))
+          facts_.is_empty(facts_.fusion.outputs[i]) ||
+          row_columns * bytes < 2 * program::kChunkBytes)
         continue;
       if (!facts_.has_reduction())
         row_columns = std::min(row_columns, kWarp * kMostAccessBytes / bytes);
