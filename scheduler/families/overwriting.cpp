@@ -23,14 +23,25 @@ std::optional<Rejection> check_in_place(const SegmentFacts& facts, const Schedul
                        facts.in_place.front().input,
                        "none needed: other families take the segment");
   }
-  // Slots beyond the last row read that row, while the thread that owns it may have written it.
-  const int64_t rows = rows_of_slots(schedule, family);
-  if (facts.space.rows % rows != 0) {
+  // Slots beyond the last row read that row, while the thread that owns it may have written it. So
+  // do lanes that have rows of a fragment beyond the last one of a batch, where rows are reduced.
+  int64_t rows = rows_of_slots(schedule, family);
+  int64_t of = facts.space.rows;
+  const bool by_tiles = family.layout == ElementLayout::kFragments && facts.has_reduction();
+  if (by_tiles && facts.space.contraction) {
+    rows = std::max<int64_t>(schedule.tile_rows(), 1);
+    of = 1;
+    for (size_t i = facts.space.contraction->batch_dimensions; i < facts.space.row_dimensions; ++i)
+      of *= facts.space.dimensions[i].size;
+  }
+  if (of % rows != 0) {
     Rejection out =
         rejected_at(schedule.family, "the last block reads a row again that it overwrites",
-                    facts.in_place.front().input, "use rows per block that divide the rows");
+                    facts.in_place.front().input,
+                    by_tiles ? "use tile_rows that divide the rows"
+                             : "use rows per block that divide the rows");
     out.value = static_cast<double>(rows);
-    out.limit = static_cast<double>(facts.space.rows);
+    out.limit = static_cast<double>(of);
     out.unit = "rows";
     return out;
   }

@@ -72,6 +72,34 @@ TEST(OverwritingTest, BlocksWithoutARowOverwriteNone) {
   EXPECT_THAT(reason_against(facts, schedule), HasSubstr("a block without a row"));
 }
 
+// Lanes of the last tile of a batch repeat its last row where rows are reduced; otherwise they read
+// none.
+TEST(OverwritingTest, TilesBeyondTheRowsOverwriteNone) {
+  const auto product = [](int64_t rows, bool reduces) {
+    FusionBuilder b("product");
+    const ValueId x = b.input(DType::kBF16, {2, rows, 64}, "x");
+    const ValueId w = b.input(DType::kBF16, {2, 64, 64}, "w");
+    const ValueId r = b.input(DType::kF32, {2, rows, 64}, "r");
+    const ValueId y = b.contract("bmk,bnk->bmn", x, w);
+    const ValueId z = reduces ? b.sub(y, b.broadcast_over(b.amax(y, {2}), y, {2})) : y;
+    b.output(b.add(z, r), "y", {.alias = r});
+    return facts_of(b.build());
+  };
+  const Schedule schedule{.family = std::string(kMatmul),
+                          .parameters = MatmulParameters{.tile_rows = 64,
+                                                         .tile_columns = 64,
+                                                         .tile_depth = 32,
+                                                         .row_warps = 4,
+                                                         .pipeline_stages = 2},
+                          .threads_per_row = 128,
+                          .vector_width = 2};
+  EXPECT_EQ(reason_against(product(128, true), schedule), "");
+  EXPECT_EQ(reason_against(product(96, false), schedule), "");
+  EXPECT_THAT(reason_against(product(96, true), schedule),
+              HasSubstr("reads a row again that it overwrites"))
+      << "of the 192 rows of both batches, three tiles would have all";
+}
+
 TEST(OverwritingTest, ThreadsThatExchangeElementsOverwriteNone) {
   const SegmentFacts facts = added();
   Schedule schedule = resident(facts);
