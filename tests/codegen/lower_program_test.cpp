@@ -2,7 +2,9 @@
 
 #include "codegen/lower/lower_program.h"
 
-#include "tests/codegen/scheduled_kernel.h"
+#include "fusion_ir/composites.h"
+#include "scheduler/families/matmul.h"
+#include "tests/codegen/product_kernel.h"
 
 namespace sinter::lower_program_test {
 
@@ -144,6 +146,60 @@ TEST(LowerProgramTest, AProducerFillsTheStages) {
   EXPECT_EQ(count_of<kir::Barrier>(lowered, lowered.body), 1) << "behind the mbarriers";
   EXPECT_EQ(kir::shared_bytes(lowered),
             kernel.planned().kernels.front().chosen().estimate.shared_bytes);
+}
+
+/// What follows a product, with outputs of a type.
+SegmentFacts facts_behind(std::string_view what, DType type) {
+  FusionBuilder b("behind");
+  const ValueId x = b.input(DType::kBF16, {300, 64});
+  const ValueId w = b.input(DType::kBF16, {240, 64});
+  const ValueId product = b.linear(x, w);
+  const auto less = [&](ValueId y, ValueId row) { return b.sub(y, b.broadcast_over(row, y, {1})); };
+  ValueId y = product;
+  if (what == "maximum") y = less(y, b.amax(y, {1}));
+  if (what == "two sums") {
+    const ValueId below = less(y, b.sum(y, {1}));
+    y = less(below, b.sum(b.mul(below, below), {1}));
+  }
+  if (what == "norm") y = layer_norm(b, y, {.output = DType::kF32}).y;
+  if (what == "softmax") y = softmax(b, y, 1, DType::kF32);
+  if (what == "place") b.output(b.reduce(ReduceFn::kArgMax, y, {1}), "place");
+  b.output(b.cast(y, type), "y");
+  return facts_of(b.build());
+}
+
+TEST(LowerProgramTest, SharedBytesAreEstimated) {
+  std::vector<ProductSchedule> schedules;
+  for (const int64_t stages : {2, 3, 4}) {
+    schedules.push_back({.rows = 64, .columns = 256, .row_warps = 4, .stages = stages});
+    for (const int64_t cluster : {1, 2, 4, 8}) {
+      schedules.push_back({.rows = cluster == 1 ? 128 : 256,
+                           .columns = cluster == 1 ? 256 : 128,
+                           .row_warps = 8,
+                           .depth = 32,
+                           .stages = stages,
+                           .persistent_blocks = 2 * cluster,
+                           .cluster = cluster});
+    }
+  }
+  for (const char* what : {"nothing", "maximum", "two sums", "norm", "softmax", "place"}) {
+    for (const DType type : {DType::kBF16, DType::kF32, DType::kI8}) {
+      const SegmentFacts facts = facts_behind(what, type);
+      for (const ProductSchedule& product : schedules) {
+        const Schedule schedule = product.schedule();
+        SCOPED_TRACE(fmt::format("{} {} {}", what, type, print(schedule)));
+        const auto estimate = estimate_matmul(facts, schedule, *find_device("H200"));
+        if (!facts.has_reduction() && product.cluster > 1) {
+          EXPECT_FALSE(estimate);
+          continue;
+        }
+        ASSERT_TRUE(estimate) << text_of(estimate.error());
+        const auto lowered = lower(facts, schedule, builtin_families(), {.verify = true});
+        ASSERT_TRUE(lowered) << lowered.error().text();
+        EXPECT_EQ(kir::shared_bytes(lowered->kernel), estimate->shared_bytes);
+      }
+    }
+  }
 }
 
 TEST(LowerProgramTest, AStepWaitsOnceAndSynchronisesOnce) {
