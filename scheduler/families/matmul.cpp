@@ -66,10 +66,6 @@ constexpr double kTurnClocks = 800.0;
 /// longer for f8: (8192, 4096, 4096) in 826 us on an H100, 670 in bf16.
 constexpr double kF8Rate90 = 0.8;
 
-/// Registers per thread that the producer keeps. Its addresses and coordinates do not fit the
-/// fewest that setmaxnreg can leave, 24; it leaves 232 to each of 256 threads.
-constexpr int64_t kMatmulProducerRegisters = 40;
-
 /// Most elements of the contracted axis, so that a counter of steps fits 31 bits.
 constexpr double kMostContracted = 0x1p35;
 

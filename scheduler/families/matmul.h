@@ -20,6 +20,10 @@ namespace sinter {
 // and 32-bit operands; operands of different sizes; results without columns; further outputs of
 // fewer axes than the result.
 
+/// Registers per thread that the producer keeps. Its addresses and coordinates do not fit the
+/// fewest that setmaxnreg can leave, 24; it leaves 232 to each of 256 threads.
+constexpr int64_t kMatmulProducerRegisters = 40;
+
 /// Why no schedule of the family can run a segment on any device.
 std::optional<Rejection> refuse_matmul(const SegmentFacts& facts);
 

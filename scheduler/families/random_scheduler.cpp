@@ -5,10 +5,13 @@
 #include <random>
 #include <vector>
 
+#include "fusion_ir/integers.h"
 #include "scheduler/analysis/cuda_units.h"
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/analysis/stages.h"
+#include "scheduler/budgets/resources.h"
 #include "scheduler/families/looped.h"
+#include "scheduler/families/matmul.h"
 #include "scheduler/families/multi_wave.h"
 #include "scheduler/families/schedule_verifier.h"
 #include "scheduler/schedule/accumulators.h"
@@ -147,8 +150,24 @@ class Draw {
     if (accumulates_columns(facts_) && below(3) == 0) out = Residency::kShared;
   }
 
-  /// Tiles of 16 to 256 elements along each axis, of one to eight warps.
+  /// Of warp groups as often as of warps where the device multiplies by either.
   void draw_tile(Schedule& out, MatmulParameters& own) {
+    out.rows_per_block = 1;
+    out.unroll = 1;
+    out.min_blocks_per_sm = 1 + below(2);
+    // Lanes have pairs of columns of rows that are reduced, and their warps have all of them.
+    out.vector_width = facts_.has_reduction() ? 2 : power_of_two(2);
+    out.row_access = out.vector_width == 1 ? RowAccess::kScalar : RowAccess::kAligned;
+    own.pipeline_stages = 2 + below(4);
+    if (limits_.has_wgmma && below(2) == 0) {
+      draw_tile_of_groups(out, own);
+    } else {
+      draw_tile_of_warps(out, own);
+    }
+  }
+
+  /// Tiles of 16 to 256 elements along each axis, of one to eight warps.
+  void draw_tile_of_warps(Schedule& out, MatmulParameters& own) {
     constexpr int64_t kLeastTile = 16;
     constexpr int64_t kMostTile = 256;
     constexpr int64_t kMostWarps = 8;
@@ -157,14 +176,32 @@ class Draw {
     own.tile_depth = kLeastTile * power_of_two(kMostTile / kLeastTile / 2);
     own.row_warps = power_of_two(std::min(kMostWarps, own.tile_rows / kLeastTile));
     const int64_t column_warps =
-        power_of_two(std::min(kMostWarps / own.row_warps, own.tile_columns / kLeastTile));
-    own.pipeline_stages = 2 + below(4);
+        facts_.has_reduction()
+            ? 1
+            : power_of_two(std::min(kMostWarps / own.row_warps, own.tile_columns / kLeastTile));
     out.threads_per_row = kWarp * own.row_warps * column_warps;
-    out.rows_per_block = 1;
-    out.vector_width = power_of_two(2);
-    out.unroll = 1;
-    out.min_blocks_per_sm = 1 + below(2);
-    out.row_access = out.vector_width == 1 ? RowAccess::kScalar : RowAccess::kAligned;
+  }
+
+  /// A producer, and one or two warp groups that share the rows or the columns of a tile.
+  void draw_tile_of_groups(Schedule& out, MatmulParameters& own) {
+    constexpr int64_t kGroupRows = 64;
+    constexpr int64_t kMostRows = 256;
+    constexpr int64_t kWarpsOfGroup = kWarpGroup / kWarp;
+    const int64_t row_groups = power_of_two(2);
+    const int64_t column_groups = row_groups > 1 || facts_.has_reduction() ? 1 : power_of_two(2);
+    own.row_warps = kWarpsOfGroup * row_groups;
+    own.tile_rows = kGroupRows * row_groups * power_of_two(kMostRows / kGroupRows / row_groups);
+    own.tile_columns = one_of<int64_t>({32, 64, 96, 128, 192, 256});
+    constexpr int64_t kLeastDepth = 16;
+    own.tile_depth = kLeastDepth * power_of_two(8);
+    out.threads_per_row = kWarpGroup * row_groups * column_groups;
+    own.consumer_registers = raised_register_cap(limits_, out.threads_per_row, kProducerThreads,
+                                                 kMatmulProducerRegisters, out.min_blocks_per_sm);
+    if (facts_.has_reduction()) own.cluster_size = cluster_size();
+    const int64_t tiles =
+        divided_up(facts_.space.rows, own.tile_rows) *
+        (own.cluster_size > 1 ? 1 : divided_up(facts_.space.columns, own.tile_columns));
+    out.persistent_blocks = own.cluster_size * (1 + below(std::min(tiles, kMostPersistentBlocks)));
   }
 
   /// Mostly legal fields: a draw of all fields at random would hardly ever give a legal pipeline.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "scheduler/budgets/resources.h"
+#include "scheduler/families/matmul.h"
 #include "scheduler/schedule/family_names.h"
 #include "scheduler/schedule/pipeline.h"
 #include "tests/codegen/scheduled_kernel.h"
@@ -20,12 +21,11 @@ struct ProductSchedule {
   int64_t width = 2;
 
   [[nodiscard]] Schedule schedule() const {
-    constexpr int64_t kProducerKeeps = 40;
     const int64_t threads = 32 * row_warps * column_warps;
-    const int64_t registers = persistent_blocks == 0
-                                  ? 0
-                                  : raised_register_cap(*find_device("H200"), threads,
-                                                        kProducerThreads, kProducerKeeps, 1);
+    const int64_t registers =
+        persistent_blocks == 0 ? 0
+                               : raised_register_cap(*find_device("H200"), threads,
+                                                     kProducerThreads, kMatmulProducerRegisters, 1);
     return {.family = std::string(kMatmul),
             .parameters = MatmulParameters{.tile_rows = rows,
                                            .tile_columns = columns,

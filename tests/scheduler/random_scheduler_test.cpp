@@ -44,7 +44,9 @@ TEST(RandomSchedulerTest, EveryDrawIsLegalAndEstimated) {
     });
     for (uint64_t seed = 0; seed < 5; ++seed) {
       const auto drawn = random_schedule(*facts, limits, families, seed);
-      ASSERT_EQ(drawn.has_value(), plannable) << canned.name;
+      // Tiles of more rows than a product has are drawn, and not offered.
+      const bool has_wasteful = facts->space.contraction && facts->has_reduction();
+      ASSERT_TRUE(drawn.has_value() == plannable || has_wasteful) << canned.name;
       if (!drawn) continue;
       EXPECT_TRUE(verify_schedule(*facts, drawn->schedule, limits, families).empty());
       const Family& family = *find_family(families, drawn->schedule.family);
@@ -163,6 +165,42 @@ TEST(RandomSchedulerTest, DrawsLoopedAndPointwiseSchedules) {
   EXPECT_EQ(pointwise.size(), kSeeds);
   EXPECT_EQ(seen(pointwise, &Schedule::rows_per_block), (std::set<int64_t>{1}));
   EXPECT_EQ(seen(pointwise, &Schedule::unroll), (std::set<int64_t>{1, 2, 3, 4, 5, 6, 7, 8}));
+}
+
+TEST(RandomSchedulerTest, DrawsTilesOfWarpsAndOfWarpGroups) {
+  // Canned contractions have rows of 24 elements, whole accesses of tensor maps.
+  const SegmentFacts facts = canned_facts("linear", 500, 1000);
+  const auto schedules = draws(facts, "matmul");
+  EXPECT_EQ(schedules.size(), kSeeds);
+  const auto of_groups = [](const Schedule& schedule) { return schedule.consumer_registers() > 0; };
+  const auto groups = std::ranges::count_if(schedules, of_groups);
+  EXPECT_GT(groups, std::ssize(schedules) / 4);
+  EXPECT_LT(groups, std::ssize(schedules) * 3 / 4);
+  std::vector<Schedule> drawn;
+  std::ranges::copy_if(schedules, std::back_inserter(drawn), of_groups);
+  EXPECT_EQ(seen(drawn, &Schedule::tile_rows), (std::set<int64_t>{64, 128, 256}));
+  EXPECT_EQ(seen(drawn, &Schedule::tile_columns), (std::set<int64_t>{32, 64, 96, 128, 192, 256}));
+  EXPECT_EQ(seen(drawn, &Schedule::threads_per_row), (std::set<int64_t>{128, 256}));
+  EXPECT_EQ(seen(drawn, &Schedule::pipeline_stages), (std::set<int64_t>{2, 3, 4, 5}));
+  EXPECT_EQ(seen(drawn, &Schedule::cluster_size), (std::set<int64_t>{1}));
+  EXPECT_GT(seen(drawn, &Schedule::persistent_blocks).size(), 10U);
+  for (const Schedule& schedule : draws(facts, "matmul", *find_device("A100")))
+    EXPECT_EQ(schedule.consumer_registers(), 0);
+}
+
+TEST(RandomSchedulerTest, DrawsClustersOfProductsWhoseRowsAreReduced) {
+  const auto clusters = [](int64_t columns, std::string_view device = "H200") {
+    return seen(
+        draws(canned_facts("linear_rms_norm", 500, columns), "matmul", *find_device(device)),
+        &Schedule::cluster_size);
+  };
+  EXPECT_EQ(clusters(256), (std::set<int64_t>{1, 2, 4, 8, 16}));
+  EXPECT_EQ(clusters(1024), (std::set<int64_t>{4, 8, 16}));
+  EXPECT_EQ(clusters(4096), (std::set<int64_t>{16}));
+  EXPECT_EQ(clusters(256, "A100"), (std::set<int64_t>{1}));
+  EXPECT_EQ(random_schedule(canned_facts("linear_rms_norm", 500, 1024), *find_device("A100"),
+                            scheduling_families(), 1),
+            std::nullopt);
 }
 
 TEST(RandomSchedulerTest, FindsTheFewLegalSchedulesOfWideRows) {
