@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "fusion_ir/composites.h"
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/parser.h"
 #include "runtime/compile/nvrtc_compiler.h"
@@ -225,6 +226,56 @@ TEST_F(MatmulNvrtc, RegistersAreEstimated) {
       errors.push_back(sample.register_error());
     }
     EXPECT_LE(quantile(errors, 0.5), 0.10) << (chosen ? "chosen" : "drawn");
+  }
+}
+
+/// y = act(x w), rounded to bf16 between the product and what normalises its rows.
+Fusion normalised_product(std::string_view what) {
+  FusionBuilder b("product");
+  const Extent m = b.symbol("M");
+  const Extent k = b.symbol("K");
+  const Extent n = b.symbol("N");
+  const ValueId x = b.input(DType::kBF16, {m, k});
+  const ValueId product = b.linear(x, b.input(DType::kBF16, {n, k}));
+  const ValueId rounded = b.cast(product, DType::kBF16);
+  if (what == "rms norm") {
+    const ValueId weight = b.input(DType::kBF16, {n});
+    b.output(rms_norm(b, rounded, {.output = DType::kBF16, .weight = weight}).y);
+  } else if (what == "softmax") {
+    b.output(softmax(b, rounded, -1, DType::kBF16));
+  } else if (what == "layer norm") {
+    b.output(layer_norm(b, rounded, {.output = DType::kBF16}).y);
+  } else {
+    b.output(rounded);
+  }
+  return b.build();
+}
+
+// One kernel of warp groups for each, in clusters where a block does not have the columns.
+TEST_F(MatmulNvrtc, ProductsOfWarpGroupsDoNotSpill) {
+  for (const char* what : {"product", "rms norm", "softmax", "layer norm"}) {
+    for (const auto& [k, n] : {std::pair<int64_t, int64_t>{256, 256}, {512, 2048}}) {
+      const ExtentValues extents = {{"M", 131072}, {"K", k}, {"N", n}};
+      const CannedFusion fusion{what, [&] { return normalised_product(what); }, extents, extents,
+                                "rows of a product"};
+      const auto samples = measure_budgets(
+          {.fusions = {fusion}, .devices = {"H100"}, .random_schedules = 0, .threads = 1},
+          *compiler_, cache_);
+      ASSERT_TRUE(samples) << samples.error().text();
+      const BudgetSample& sample = samples->front();
+      SCOPED_TRACE(
+          fmt::format("{}, {} columns\n{}{}", what, n, print(sample.schedule), sample.kernel->log));
+      EXPECT_EQ(sample.schedule.family, kMatmul);
+      EXPECT_GT(sample.schedule.consumer_registers(), 0);
+      const bool is_cluster = n > 256 && std::string_view(what) != "product";
+      EXPECT_EQ(sample.schedule.cluster_size(), is_cluster ? 8 : 1);
+      EXPECT_EQ(sample.kernel->resources.spill_store_bytes, 0);
+      EXPECT_EQ(sample.kernel->resources.spill_load_bytes, 0);
+      EXPECT_EQ(sample.kernel->resources.stack_bytes, 0);
+      EXPECT_THAT(sample.kernel->log, Not(HasSubstr("warning")));
+      EXPECT_THAT(sample.kernel->log, Not(HasSubstr("serializ")));
+      EXPECT_EQ(sample.shared_bytes(), sample.predicted.shared_bytes);
+    }
   }
 }
 
