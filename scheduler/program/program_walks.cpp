@@ -126,7 +126,9 @@ class Checker {
       require(nest.at_once >= 1 && (nest.at_once == 1 || program_.producer.has_value()),
               "only a producer feeds parts of a block that work on tiles of their own",
               nest.at_once, 1, "tiles", "use rows_per_block 1");
-      if (nest.cluster == 1) return;
+      require(nest.cluster >= 1, "a cluster has blocks", nest.cluster, 1, "blocks",
+              "use cluster_size 1");
+      if (nest.cluster <= 1) return;
       const Loop& last = nest.loops.back();
       const int64_t parts =
           last.step > 0 ? divided_up(program_.axes[last.axis].extent, last.step) : 0;
@@ -148,7 +150,7 @@ class Checker {
       if (loop.step > 0) parts *= divided_up(part, loop.step);
     }
     const int64_t threads = nest.binding == Binding::kWarp ? kWarp : kWarpGroup;
-    const int64_t of_tile = program_.threads / tiles_at_once(program_);
+    const int64_t of_tile = program_.threads / std::max<int64_t>(tiles_at_once(program_), 1);
     require(parts * threads == of_tile, "warps and parts of a tile differ in number",
             parts * threads, of_tile, "threads",
             fmt::format("use {} threads for each part", threads));
@@ -234,8 +236,8 @@ class Checker {
     const Tile& fragment = program_.tiles[region.tile];
     if (region.holds_rows) {
       // Tiles of several blocks have a row only where the blocks are a cluster.
-      const int64_t of_cluster =
-          divided_up(program_.axes[fragment.columns.axis].extent, cluster_size(program_));
+      const int64_t of_cluster = divided_up(program_.axes[fragment.columns.axis].extent,
+                                            std::max<int64_t>(cluster_size(program_), 1));
       const int64_t columns = std::max(part_of_block(fragment.columns.axis), of_cluster);
       require(columns <= fragment.columns.extent && region.width == 2,
               "a row that is reduced does not fit the fragment of a warp or warp group", columns,

@@ -130,6 +130,33 @@ TEST(ProgramTest, WarpGroupsHaveAProducer) {
 )");
 }
 
+// Each of two warp groups has a tile of its own.
+TEST(ProgramTest, PartsOfABlockTakeTurns) {
+  Schedule schedule = schedule_of({.tile_rows = 64,
+                                   .tile_columns = 256,
+                                   .tile_depth = 64,
+                                   .row_warps = 4,
+                                   .pipeline_stages = 4,
+                                   .consumer_registers = 232},
+                                  128);
+  schedule.rows_per_block = 2;
+  schedule.persistent_blocks = 10;
+  Program program = matmul_program(linear_facts(), schedule);
+  EXPECT_THAT(print(program), HasSubstr("program linear threads 256 {"));
+  EXPECT_THAT(print(program), HasSubstr("m by 64, n by 256 group 8 persistent 10 at once 2 {"));
+  EXPECT_EQ(tiles_at_once(program), 2);
+  EXPECT_EQ(tile_count(program), 16 * 3);
+  // An mbarrier more for each turn.
+  EXPECT_EQ(shared_bytes(program), 4 * ((64 + 256) * 64 * 2 + 2 * 8) + 8 * 8 * 128 * 4 + 2 * 8);
+  EXPECT_EQ(check(program, "matmul"), std::nullopt);
+  const auto rule = [&] { return text_of(*check(program, "matmul")); };
+  auto& blocks = std::get<program::Nest>(program.steps[program.body.front()]);
+  blocks.at_once = 4;
+  EXPECT_THAT(rule(), HasSubstr("warps and parts of a tile differ in number (value 128, limit 64"));
+  blocks.at_once = 0;
+  EXPECT_THAT(rule(), HasSubstr("only a producer feeds parts of a block"));
+}
+
 TEST(ProgramTest, WalksCountWhatAProducerBringsIn) {
   const Program program = group_program();
   EXPECT_EQ(tile_count(program), 8 * 3);
@@ -321,6 +348,8 @@ TEST(ProgramTest, RulesOfRowsAndClustersNameTheirNumbers) {
   // Clusters.
   EXPECT_THAT(broken(pair, [&](Program& p) { blocks(p).cluster = 4; }),
               HasSubstr("the blocks of a cluster share the columns evenly (value 2, limit 4"));
+  EXPECT_THAT(broken(pair, [&](Program& p) { blocks(p).cluster = 0; }),
+              HasSubstr("a cluster has blocks (value 0, limit 1"));
   EXPECT_THAT(broken(pair, [&](Program& p) { blocks(p).loops.back().step = 101; }),
               HasSubstr("the blocks of a cluster share the columns evenly (value 2, limit 2"));
   EXPECT_THAT(broken(pair, [&](Program& p) { blocks(p).persistent_blocks = 15; }),
