@@ -9,6 +9,8 @@
 namespace sinter {
 
 int64_t rows_of_slots(const Schedule& schedule, const Family& family) {
+  // Tiles that a block works on at once have rows of their own.
+  if (family.layout == ElementLayout::kFragments) return 1;
   const int64_t of_slot =
       family.layout == ElementLayout::kColumns ? schedule.unroll : schedule.rows_per_iteration();
   return schedule.rows_per_block * std::max<int64_t>(of_slot, 1);

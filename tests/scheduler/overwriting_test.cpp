@@ -95,6 +95,9 @@ TEST(OverwritingTest, TilesBeyondTheRowsOverwriteNone) {
                           .vector_width = 2};
   EXPECT_EQ(reason_against(product(128, true), schedule), "");
   EXPECT_EQ(reason_against(product(96, false), schedule), "");
+  Schedule in_turns = schedule;
+  in_turns.rows_per_block = 2;
+  EXPECT_EQ(reason_against(product(33, false), in_turns), "");
   EXPECT_THAT(reason_against(product(96, true), schedule),
               HasSubstr("reads a row again that it overwrites"))
       << "of the 192 rows of both batches, three tiles would have all";
