@@ -182,20 +182,23 @@ class Draw {
     out.threads_per_row = kWarp * own.row_warps * column_warps;
   }
 
-  /// A producer, and one or two warp groups that share the rows or the columns of a tile.
+  /// A producer, and one or two warp groups that share the rows or the columns of a tile, or have
+  /// one each.
   void draw_tile_of_groups(Schedule& out, MatmulParameters& own) {
     constexpr int64_t kGroupRows = 64;
     constexpr int64_t kMostRows = 256;
     constexpr int64_t kWarpsOfGroup = kWarpGroup / kWarp;
     const int64_t row_groups = power_of_two(2);
-    const int64_t column_groups = row_groups > 1 || facts_.has_reduction() ? 1 : power_of_two(2);
+    if (row_groups == 1) out.rows_per_block = power_of_two(2);
+    const int64_t groups = row_groups * out.rows_per_block;
+    const int64_t column_groups = groups > 1 || facts_.has_reduction() ? 1 : power_of_two(2);
     own.row_warps = kWarpsOfGroup * row_groups;
     own.tile_rows = kGroupRows * row_groups * power_of_two(kMostRows / kGroupRows / row_groups);
     own.tile_columns = one_of<int64_t>({32, 64, 96, 128, 192, 256});
     constexpr int64_t kLeastDepth = 16;
     own.tile_depth = kLeastDepth * power_of_two(8);
     out.threads_per_row = kWarpGroup * row_groups * column_groups;
-    own.consumer_registers = raised_register_cap(limits_, out.threads_per_row, kProducerThreads,
+    own.consumer_registers = raised_register_cap(limits_, out.threads_per_block(), kProducerThreads,
                                                  kMatmulProducerRegisters, out.min_blocks_per_sm);
     if (facts_.has_reduction()) own.cluster_size = cluster_size();
     const int64_t tiles =

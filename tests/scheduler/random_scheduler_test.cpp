@@ -182,6 +182,7 @@ TEST(RandomSchedulerTest, DrawsTilesOfWarpsAndOfWarpGroups) {
   EXPECT_EQ(seen(drawn, &Schedule::tile_columns), (std::set<int64_t>{32, 64, 96, 128, 192, 256}));
   EXPECT_EQ(seen(drawn, &Schedule::threads_per_row), (std::set<int64_t>{128, 256}));
   EXPECT_EQ(seen(drawn, &Schedule::pipeline_stages), (std::set<int64_t>{2, 3, 4, 5}));
+  EXPECT_EQ(seen(drawn, &Schedule::rows_per_block), (std::set<int64_t>{1, 2}));
   EXPECT_EQ(seen(drawn, &Schedule::cluster_size), (std::set<int64_t>{1}));
   EXPECT_GT(seen(drawn, &Schedule::persistent_blocks).size(), 10U);
   for (const Schedule& schedule : draws(facts, "matmul", *find_device("A100")))
