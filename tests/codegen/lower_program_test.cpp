@@ -128,6 +128,43 @@ TEST(LowerProgramTest, WarpGroupsComputeTheProduct) {
   }
 }
 
+// Two to four parts of a block have tiles of their own and take turns: rings that are shorter and
+// longer than the steps of a tile, blocks that have fewer tiles than parts, and odd numbers of
+// them.
+TEST(LowerProgramTest, PartsOfABlockTakeTurns) {
+  constexpr ProductExtents kExtents{.m = 300, .n = 136, .k = 72};
+  for (const int64_t at_once : {2, 3, 4}) {
+    for (const int64_t stages : {2, 3, 4}) {
+      for (const int64_t depth : {16, 32, 64}) {
+        for (const int64_t blocks : {1, 4, 13}) {
+          const ProductSchedule schedule{.rows = 64,
+                                         .columns = 64,
+                                         .row_warps = 4,
+                                         .depth = depth,
+                                         .stages = stages,
+                                         .persistent_blocks = blocks,
+                                         .at_once = at_once};
+          SCOPED_TRACE(print(schedule.schedule()));
+          const ScheduledKernel kernel(parsed_fusion(R"(fusion @turns {
+  %v0 x : bf16[300, 72] = input
+  %v1 w : bf16[136, 72] = input
+  %v2 y : f32[300, 136] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
+  return %v2
+})"),
+                                       schedule.schedule());
+          EXPECT_EQ(kir::shared_bytes(kernel.lowered()),
+                    kernel.planned().kernels.front().chosen().estimate.shared_bytes);
+          kernel.expect_outputs(
+              [&](const ScheduledKernel::Tensors& in) {
+                return ScheduledKernel::Tensors{product_of(in, kExtents)};
+              },
+              2);
+        }
+      }
+    }
+  }
+}
+
 TEST(LowerProgramTest, AProducerFillsTheStages) {
   const ScheduledKernel kernel(R"(fusion @nn {
   %v0 x : bf16[72, 200] = input
@@ -180,6 +217,14 @@ TEST(LowerProgramTest, SharedBytesAreEstimated) {
                            .stages = stages,
                            .persistent_blocks = 2 * cluster,
                            .cluster = cluster});
+      schedules.push_back({.rows = 64,
+                           .columns = cluster == 1 ? 256 : 128,
+                           .row_warps = 4,
+                           .depth = 32,
+                           .stages = stages,
+                           .persistent_blocks = 2 * cluster,
+                           .cluster = cluster,
+                           .at_once = 2});
     }
   }
   for (const char* what : {"nothing", "maximum", "two sums", "norm", "softmax", "place"}) {

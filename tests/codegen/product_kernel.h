@@ -18,13 +18,14 @@ struct ProductSchedule {
   /// Blocks of a producer and warp groups; 0: all warps copy and multiply.
   int64_t persistent_blocks = 0;
   int64_t cluster = 1;
+  int64_t at_once = 1;  ///< Tiles on which a block works, each by warp groups of its own.
   int64_t width = 2;
 
   [[nodiscard]] Schedule schedule() const {
     const int64_t threads = 32 * row_warps * column_warps;
     const int64_t registers =
         persistent_blocks == 0 ? 0
-                               : raised_register_cap(*find_device("H200"), threads,
+                               : raised_register_cap(*find_device("H200"), threads * at_once,
                                                      kProducerThreads, kMatmulProducerRegisters, 1);
     return {.family = std::string(kMatmul),
             .parameters = MatmulParameters{.tile_rows = rows,
@@ -35,6 +36,7 @@ struct ProductSchedule {
                                            .cluster_size = cluster,
                                            .consumer_registers = registers},
             .threads_per_row = threads,
+            .rows_per_block = at_once,
             .vector_width = width,
             .persistent_blocks = persistent_blocks,
             .row_access = width == 1 ? RowAccess::kScalar : RowAccess::kAligned};

@@ -129,7 +129,8 @@ TEST(RowRegionTest, WarpGroupsReduceTheirRows) {
            {ProductSchedule{.rows = 128, .columns = 256, .row_warps = 8, .persistent_blocks = 2},
             {.rows = 64, .columns = 128, .row_warps = 4, .stages = 3, .persistent_blocks = 1},
             {.rows = 256, .columns = 64, .row_warps = 8, .persistent_blocks = 1},
-            {.rows = 128, .columns = 192, .row_warps = 8, .depth = 32, .persistent_blocks = 1}}) {
+            {.rows = 128, .columns = 192, .row_warps = 8, .depth = 32, .persistent_blocks = 1},
+            {.rows = 64, .columns = 256, .row_warps = 4, .persistent_blocks = 1, .at_once = 2}}) {
         if (columns > schedule.columns || !slice.takes()) continue;
         expect_rows(rows, {.m = 203, .n = static_cast<size_t>(columns)}, schedule);
       }
@@ -149,7 +150,8 @@ TEST(RowRegionTest, ClustersReduceTheirRows) {
       for (ProductSchedule schedule :
            {ProductSchedule{.rows = 128, .columns = 128, .row_warps = 8, .persistent_blocks = 1},
             {.rows = 256, .columns = 128, .row_warps = 8, .persistent_blocks = 2},
-            {.rows = 64, .columns = 192, .row_warps = 4, .persistent_blocks = 1}}) {
+            {.rows = 64, .columns = 192, .row_warps = 4, .persistent_blocks = 1},
+            {.rows = 64, .columns = 128, .row_warps = 4, .persistent_blocks = 1, .at_once = 2}}) {
         if (!slice.takes()) continue;
         schedule.cluster = part.cluster;
         schedule.persistent_blocks *= part.cluster;
@@ -170,7 +172,8 @@ TEST(RowRegionTest, RowsReadOtherInputsAndOverwriteOne) {
     for (const ProductSchedule& schedule :
          {ProductSchedule{.rows = 32, .columns = 256, .row_warps = 2},
           {.rows = 128, .columns = 256, .row_warps = 8, .persistent_blocks = 2},
-          {.rows = 256, .columns = 128, .row_warps = 8, .persistent_blocks = 2, .cluster = 2}}) {
+          {.rows = 256, .columns = 128, .row_warps = 8, .persistent_blocks = 2, .cluster = 2},
+          {.rows = 64, .columns = 256, .row_warps = 4, .persistent_blocks = 2, .at_once = 2}}) {
       if (static_cast<int64_t>(n) > schedule.columns * schedule.cluster) continue;
       const bool divides = static_cast<int64_t>(m) % schedule.rows == 0;
       SCOPED_TRACE(fmt::format("{} x {}, {}", m, n, print(schedule.schedule())));

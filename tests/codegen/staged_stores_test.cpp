@@ -56,7 +56,8 @@ std::vector<ProductSchedule> schedules() {
           {.rows = 16, .columns = 256, .row_warps = 1},
           {.rows = 128, .columns = 256, .row_warps = 8, .persistent_blocks = 2},
           {.rows = 128, .columns = 192, .row_warps = 8, .persistent_blocks = 1},
-          {.rows = 64, .columns = 64, .row_warps = 4, .column_warps = 2, .persistent_blocks = 3}};
+          {.rows = 64, .columns = 64, .row_warps = 4, .column_warps = 2, .persistent_blocks = 3},
+          {.rows = 64, .columns = 64, .row_warps = 4, .persistent_blocks = 2, .at_once = 2}};
 }
 
 /// The product as numbers of three sizes; those of one byte after a clamp.

@@ -388,10 +388,12 @@ TEST(MatmulTest, ALargerDeviceIsNotSlower) {
 }
 
 TEST(MatmulTest, PinnedTilesAreRefusedWithNumbers) {
-  const auto refused = [](const MatmulParameters& parameters, int64_t threads) {
+  const auto refused = [](const MatmulParameters& parameters, int64_t threads,
+                          int64_t at_once = 1) {
     Schedule schedule{.family = std::string(kMatmul),
                       .parameters = parameters,
                       .threads_per_row = threads,
+                      .rows_per_block = at_once,
                       .vector_width = 2};
     const auto plan = planned({}, "H100", {.pin = {.schedule = schedule}});
     return plan ? "planned" : plan.error().text();
@@ -416,6 +418,9 @@ TEST(MatmulTest, PinnedTilesAreRefusedWithNumbers) {
   changed.tile_depth = 8;
   EXPECT_THAT(refused(changed, 128), HasSubstr("two chunks at least"));
   EXPECT_THAT(refused(good, 100), HasSubstr("whole warps"));
+  EXPECT_THAT(refused(good, 128, 2),
+              HasSubstr("only blocks with a producer work on several tiles at once (value 2"));
+  EXPECT_THAT(refused(good, 128, 0), HasSubstr("whole warps"));
 }
 
 TEST(MatmulTest, OperandsAreCopiedAlongTheAxisThatIsContiguous) {
