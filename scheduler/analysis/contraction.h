@@ -10,9 +10,9 @@
 namespace sinter {
 
 /// A sum of products of two tensors, each of which lacks an axis that the other has: a matrix
-/// product written element by element. It is not recognised as a contraction. Every product is
-/// ordinary
-/// arithmetic, and every operand is read once for each element of the axes that it lacks.
+/// product written element by element that recognize_contractions() leaves as it is. Every product
+/// is ordinary arithmetic, and every operand is read once for each element of the axes that it
+/// lacks.
 struct Contraction {
   ValueId value{};  ///< The sum, in the graph it was found in.
   ValueId left{};   ///< The first factor, before broadcasts and casts.

@@ -198,10 +198,13 @@ std::optional<Rejection> check_groups(const SegmentFacts& facts, const Schedule&
   const int64_t most = raised_register_cap(limits, threads, kProducerThreads,
                                            kMatmulProducerRegisters, schedule.min_blocks_per_sm);
   if (own.consumer_registers % kPassedRegisters != 0 || own.consumer_registers > most ||
-      own.consumer_registers < kMatmulProducerRegisters)
-    return broken("warp groups ask for more registers than the producer leaves",
-                  own.consumer_registers, most, "registers",
-                  "use fewer threads, or promise fewer blocks");
+      own.consumer_registers < kMatmulProducerRegisters) {
+    Rejection rejection = broken("warp groups ask for more registers than the producer leaves",
+                                 own.consumer_registers, most, "registers",
+                                 "use fewer threads, or promise fewer blocks");
+    rejection.at = largest_tensor(facts, schedule);
+    return rejection;
+  }
   if (has_f8(facts))
     return broken("matrix instructions of warp groups sum 8-bit floats with fewer bits than f32", 1,
                   2, "bytes", "use consumer_registers 0 and persistent_blocks 0");

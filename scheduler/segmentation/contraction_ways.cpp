@@ -7,6 +7,7 @@
 
 #include "fusion_ir/match.h"
 #include "fusion_ir/passes/expand_contractions.h"
+#include "fusion_ir/passes/recognize_contractions.h"
 #include "fusion_ir/passes/remove_dead_values.h"
 #include "fusion_ir/pipeline.h"
 #include "scheduler/cost/cost_model.h"
@@ -212,11 +213,9 @@ Fusion tidied(Fusion fusion, const PlanOptions& options) {
   return alive ? std::move(*alive) : std::move(fusion);
 }
 
-}  // namespace
-
-Result<ContractionWays> choose_contraction_ways(Fusion fusion, const DeviceLimits& limits,
-                                                const PlanOptions& options) {
-  fusion = tidied(std::move(fusion), options);
+/// The ways of the contractions of a simplified graph.
+Result<ContractionWays> ways_of_contractions(Fusion fusion, const DeviceLimits& limits,
+                                             const PlanOptions& options) {
   if (std::ranges::none_of(fusion.ops, is_contraction))
     return ContractionWays{.fusion = std::move(fusion), .decisions = {}};
   ContractionWays out{.fusion = with_places_for_joins(fusion), .decisions = {}};
@@ -246,6 +245,23 @@ Result<ContractionWays> choose_contraction_ways(Fusion fusion, const DeviceLimit
     out.fusion = tidied(std::move(*expanded), options);
   }
   return out;
+}
+
+}  // namespace
+
+Result<ContractionWays> choose_contraction_ways(Fusion fusion, const DeviceLimits& limits,
+                                                const PlanOptions& options) {
+  fusion = tidied(std::move(fusion), options);
+  // A product written element by element becomes a contraction where a kernel contracts it.
+  if (options.simplify && options.contracting != Contracting::kElements) {
+    if (auto recognized = recognize_contractions(fusion)) {
+      const bool has_others = std::ranges::any_of(fusion.ops, is_contraction);
+      auto ways = ways_of_contractions(simplify(*recognized), limits, options);
+      if (ways && (has_others || std::ranges::any_of(ways->fusion.ops, is_contraction)))
+        return ways;
+    }
+  }
+  return ways_of_contractions(std::move(fusion), limits, options);
 }
 
 }  // namespace sinter

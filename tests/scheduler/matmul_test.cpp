@@ -170,6 +170,33 @@ TEST(MatmulTest, PlansThatFollowAnotherContractAsItDoes) {
   }
 }
 
+// A product written element by element is contracted by a kernel where that is faster, and stays as
+// it is elsewhere.
+TEST(MatmulTest, ProductsWrittenByHandAreContracted) {
+  const auto text = [](int64_t size, std::string_view type) {
+    return fmt::format(R"(fusion @by_hand {{
+  %v0 x : {1}[{0}, {0}] = input
+  %v1 w : {1}[{0}, {0}] = input
+  %v2 : f32[{0}, {0}] = cast %v0
+  %v3 : f32[{0}, {0}] = cast %v1
+  %v4 : f32[{0}, {0}, {0}] = broadcast %v2 axes(0, 1)
+  %v5 : f32[{0}, {0}, {0}] = broadcast %v3 axes(1, 2)
+  %v6 : f32[{0}, {0}, {0}] = mul %v4, %v5
+  %v7 y : f32[{0}, {0}] = reduce.sum %v6 over(1)
+  return %v7
+}})",
+                       size, type);
+  };
+  const auto family = [&](int64_t size, std::string_view type, Contracting contracting) {
+    const auto planned = plan(parse_fusion(text(size, type)).value(), {}, *find_device("H100"),
+                              {.contracting = contracting});
+    return planned ? planned->kernels.front().chosen().schedule.family : planned.error().text();
+  };
+  EXPECT_EQ(family(4096, "bf16", Contracting::kFaster), kMatmul);
+  EXPECT_NE(family(4096, "bf16", Contracting::kElements), kMatmul);
+  EXPECT_NE(family(4, "bf16", Contracting::kFaster), kMatmul);
+}
+
 TEST(MatmulTest, LargeTilesForLargeProductsAndSmallOnesForFew) {
   const auto tile = [](int64_t m, int64_t n, int64_t k) {
     const auto plan = planned({.sizes = {{'m', m}, {'n', n}, {'k', k}}});
