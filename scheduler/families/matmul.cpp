@@ -596,6 +596,20 @@ Stage all_of(const StageList& list) {
   return out;
 }
 
+/// Registers of the launch without which ptxas does not compile a product of a warp group: its
+/// accumulators and 26 more, whatever setmaxnreg raises them to. Source: ptxas 13.0, error C7602
+/// for 64 to 256 columns.
+int64_t instruction_registers(const program::Program& program) {
+  constexpr int64_t kOthers = 26;
+  int64_t most = 0;
+  for (const program::Tile& tile : program.tiles) {
+    if (tile.place != program::Place::kGroupFragment) continue;
+    const program::MatrixShape shape = program::matrix_shape(tile, tile.type);
+    most = std::max(most, shape.m * shape.n / kWarpGroup);
+  }
+  return most + kOthers;
+}
+
 /// `stage` is what its stages do, all_of() them.
 tl::expected<ResourceEstimate, Rejection> estimate_program(const SegmentFacts& facts,
                                                            const Schedule& schedule,
@@ -622,8 +636,14 @@ tl::expected<ResourceEstimate, Rejection> estimate_program(const SegmentFacts& f
     // The kernel starts with the registers of the launch, and warp groups then ask for more.
     const int64_t needed = estimate.registers;
     const int64_t raised = program.producer->consumer_registers;
-    estimate.registers =
-        std::min(needed, register_cap(limits, estimate.threads, schedule.min_blocks_per_sm));
+    const int64_t launched = register_cap(limits, estimate.threads, schedule.min_blocks_per_sm);
+    if (const int64_t least = instruction_registers(program); least > launched) {
+      return tl::make_unexpected(with_tensor(
+          rejected(schedule, "the launch leaves fewer registers than a matrix instruction takes",
+                   launched, least, "registers", "use narrower tiles, or promise fewer blocks"),
+          facts, schedule));
+    }
+    estimate.registers = std::min(needed, launched);
     complete(estimate, limits, schedule.min_blocks_per_sm, program::cluster_size(program));
     estimate.registers = needed;
     estimate.register_cap = raised;

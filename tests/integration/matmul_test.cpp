@@ -210,7 +210,7 @@ TEST_F(MatmulNvrtc, RegistersAreEstimated) {
   for (const bool chosen : {true, false}) {
     const auto samples = measure_budgets({.fusions = fusions,
                                           .devices = {"A100", "H200", "B200", "RTX PRO 6000"},
-                                          .random_schedules = chosen ? 0 : 2,
+                                          .random_schedules = chosen ? 0 : 3,
                                           .chosen = chosen},
                                          *compiler_, cache_);
     ASSERT_TRUE(samples) << samples.error().text();
@@ -223,7 +223,8 @@ TEST_F(MatmulNvrtc, RegistersAreEstimated) {
       if (chosen) {
         EXPECT_EQ(sample.kernel->resources.spill_store_bytes, 0);
       }
-      errors.push_back(sample.register_error());
+      // Of a kernel that passes registers on, ptxas reports those of the launch.
+      if (sample.schedule.consumer_registers() == 0) errors.push_back(sample.register_error());
     }
     EXPECT_LE(quantile(errors, 0.5), 0.10) << (chosen ? "chosen" : "drawn");
   }

@@ -263,6 +263,14 @@ TEST(MatmulTest, PinnedWarpGroupsAreRefusedWithNumbers) {
               HasSubstr("more shared memory than the device offers"));
   EXPECT_THAT(refused([](Schedule&, MatmulParameters& own) { own.tile_rows = 32; }),
               HasSubstr("not whole matrix instructions"));
+  // Two blocks of 384 threads have 80 registers each; 64 accumulators take 90.
+  EXPECT_THAT(refused([](Schedule& schedule, MatmulParameters& own) {
+                schedule.min_blocks_per_sm = 2;
+                own.tile_columns = 128;
+                own.pipeline_stages = 2;
+                own.consumer_registers = 96;
+              }),
+              HasSubstr("fewer registers than a matrix instruction takes (value 80, limit 90"));
 }
 
 /// A norm of the rows of a product.
