@@ -25,11 +25,10 @@ namespace {
 
 constexpr std::string_view kName = kMatmul;
 
-/// Registers of a thread beside fragments and addresses of copies: addresses of matrix loads, loop
-/// counters, and the coordinates of the epilogue. Source: reports of ptxas 13.0 for the schedules
-/// of benchmarks/results/h100_2026-11-28_matmul.json; MatmulNvrtc.RegistersAreEstimated bounds
-/// the error.
-constexpr int64_t kBaseRegisters = 12;
+/// Registers of a thread beside fragments and addresses of copies: addresses of matrix loads and of
+/// staged rows, loop counters, and the coordinates of the epilogue. Source: reports of ptxas 13.0
+/// for the schedules of MatmulNvrtc.RegistersAreEstimated, which bounds the error.
+constexpr int64_t kBaseRegisters = 18;
 
 // Constants of the prediction. Source: the least squares of 100 schedules of five products on an
 // H100, benchmarks/results/h100_2026-11-28_matmul.json; docs/cost_model.md has the formula.
