@@ -210,7 +210,7 @@ TEST_F(MatmulNvrtc, RegistersAreEstimated) {
   for (const bool chosen : {true, false}) {
     const auto samples = measure_budgets({.fusions = fusions,
                                           .devices = {"A100", "H200", "B200", "RTX PRO 6000"},
-                                          .random_schedules = chosen ? 0 : 3,
+                                          .random_schedules = chosen ? 0 : 8,
                                           .chosen = chosen},
                                          *compiler_, cache_);
     ASSERT_TRUE(samples) << samples.error().text();
