@@ -5,10 +5,11 @@
 
 namespace sinter {
 
-// Matmul: a block computes a tile of the result of a contraction by matrix instructions of its
-// warps (mma.sync), and evaluates everything that follows on the accumulators, before anything is
-// stored. A pipeline in shared memory brings in the parts of the operands along the contracted
-// axis.
+// Matmul: a block computes tiles of the result of a contraction by matrix instructions, and
+// evaluates everything that follows on the accumulators, before anything is stored. A pipeline in
+// shared memory brings in the parts of the operands along the contracted axis. The instructions are
+// those of its warps (mma.sync), which copy and multiply one tile, or those of its warp groups
+// (wgmma), which a producer feeds by tensor maps with the tiles of a persistent grid.
 //
 // It runs sums of products of 16- and 8-bit operands, from compute capability 8.0 on, f8 from 8.9
 // on. Rows, columns and the contracted axis may have any size; operands may have any layout.
@@ -16,9 +17,13 @@ namespace sinter {
 // own, and aligned to 4 bytes, are copied asynchronously. Others pass through registers an element
 // at a time.
 //
+// Rows may be reduced behind the contraction, where a warp, a warp group or the warp groups of a
+// cluster have all columns of a row.
+//
 // It refuses: segments without a contraction; other combiners than the sum of products; f32, f64
-// and 32-bit operands; operands of different sizes; results without columns; further outputs of
-// fewer axes than the result.
+// and 32-bit operands; operands of different sizes; results without columns; reductions over the
+// rows, and of rows that are odd or longer than the tiles of a cluster; further outputs of fewer
+// axes than the result, but for those of rows beside reductions.
 
 /// Registers per thread that the producer keeps. Its addresses and coordinates do not fit the
 /// fewest that setmaxnreg can leave, 24; it leaves 232 to each of 256 threads.
