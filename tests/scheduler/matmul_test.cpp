@@ -226,22 +226,29 @@ TEST(MatmulTest, WarpGroupsMultiplyWhereTheyCan) {
             0);
 }
 
+using Change = std::function<void(Schedule&, MatmulParameters&)>;
+
+/// A schedule of two warp groups, changed.
+PlanOptions pinned_groups(MatmulParameters own, const Change& change) {
+  Schedule schedule{.family = std::string(kMatmul),
+                    .threads_per_row = 256,
+                    .vector_width = 2,
+                    .persistent_blocks = 132};
+  change(schedule, own);
+  schedule.parameters = own;
+  return {.pin = {.schedule = schedule}};
+}
+
 TEST(MatmulTest, PinnedWarpGroupsAreRefusedWithNumbers) {
-  const auto refused = [](const std::function<void(Schedule&, MatmulParameters&)>& change,
-                          const Product& product = {}, std::string_view device = "H100") {
-    MatmulParameters own{.tile_rows = 128,
-                         .tile_columns = 256,
-                         .tile_depth = 64,
-                         .row_warps = 8,
-                         .pipeline_stages = 4,
-                         .consumer_registers = 232};
-    Schedule schedule{.family = std::string(kMatmul),
-                      .threads_per_row = 256,
-                      .vector_width = 2,
-                      .persistent_blocks = 132};
-    change(schedule, own);
-    schedule.parameters = own;
-    const auto plan = planned(product, device, {.pin = {.schedule = schedule}});
+  const auto refused = [](const Change& change, const Product& product = {},
+                          std::string_view device = "H100") {
+    const MatmulParameters own{.tile_rows = 128,
+                               .tile_columns = 256,
+                               .tile_depth = 64,
+                               .row_warps = 8,
+                               .pipeline_stages = 4,
+                               .consumer_registers = 232};
+    const auto plan = planned(product, device, pinned_groups(own, change));
     return plan ? "planned" : plan.error().text();
   };
   const auto nothing = [](Schedule&, MatmulParameters&) {};
@@ -345,23 +352,18 @@ TEST(MatmulTest, TilesOfReducedRowsHaveAllColumns) {
 }
 
 TEST(MatmulTest, PinnedClustersAreRefusedWithNumbers) {
-  const auto refused = [](const std::function<void(Schedule&, MatmulParameters&)>& change,
-                          int64_t columns = 400, std::string_view device = "H100") {
-    MatmulParameters own{.tile_rows = 128,
-                         .tile_columns = 128,
-                         .tile_depth = 64,
-                         .row_warps = 8,
-                         .pipeline_stages = 4,
-                         .cluster_size = 4,
-                         .consumer_registers = 232};
-    Schedule schedule{.family = std::string(kMatmul),
-                      .threads_per_row = 256,
-                      .vector_width = 2,
-                      .persistent_blocks = 132};
-    change(schedule, own);
-    schedule.parameters = own;
-    const auto plan = planned_norm(4096, 256, columns, device,
-                                   {.pin = {.schedule = schedule}, .cutting = Cutting::kNeeded});
+  const auto refused = [](const Change& change, int64_t columns = 400,
+                          std::string_view device = "H100") {
+    const MatmulParameters own{.tile_rows = 128,
+                               .tile_columns = 128,
+                               .tile_depth = 64,
+                               .row_warps = 8,
+                               .pipeline_stages = 4,
+                               .cluster_size = 4,
+                               .consumer_registers = 232};
+    PlanOptions options = pinned_groups(own, change);
+    options.cutting = Cutting::kNeeded;
+    const auto plan = planned_norm(4096, 256, columns, device, options);
     return plan ? "planned" : plan.error().text();
   };
   const auto nothing = [](Schedule&, MatmulParameters&) {};
@@ -391,13 +393,13 @@ TEST(MatmulTest, PinnedClustersAreRefusedWithNumbers) {
               HasSubstr("only blocks with a producer form clusters (value 4, limit 1 blocks"));
   EXPECT_THAT(refused(nothing, 400, "A100"), HasSubstr("no matrix instructions of warp groups"));
   // A product alone reduces no rows.
-  MatmulParameters own{.tile_rows = 128,
-                       .tile_columns = 128,
-                       .tile_depth = 64,
-                       .row_warps = 8,
-                       .pipeline_stages = 4,
-                       .cluster_size = 2,
-                       .consumer_registers = 232};
+  const MatmulParameters own{.tile_rows = 128,
+                             .tile_columns = 128,
+                             .tile_depth = 64,
+                             .row_warps = 8,
+                             .pipeline_stages = 4,
+                             .cluster_size = 2,
+                             .consumer_registers = 232};
   const Schedule alone{.family = std::string(kMatmul),
                        .parameters = own,
                        .threads_per_row = 256,

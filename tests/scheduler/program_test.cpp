@@ -44,6 +44,16 @@ Program linear_program() {
                                                     128));
 }
 
+/// The rule that a program breaks after a change; nothing if it breaks none.
+std::string rule_broken_by(Program program, const std::function<void(Program&)>& change) {
+  change(program);
+  const auto rejection = check(program, "matmul");
+  return rejection ? text_of(*rejection) : "";
+}
+program::Tile& tile(Program& program, uint32_t index) {
+  return program.tiles[program::TileId{index}];
+}
+
 TEST(ProgramTest, TextNamesLoopsTilesAndSteps) {
   EXPECT_EQ(print(linear_program()), R"(program linear threads 128 {
   axis batch 1
@@ -176,13 +186,7 @@ TEST(ProgramTest, WalksCountWhatAProducerBringsIn) {
 
 TEST(ProgramTest, RulesOfAProducerNameTheirNumbers) {
   const auto broken = [](const std::function<void(Program&)>& change) {
-    Program program = group_program();
-    change(program);
-    const auto rejection = check(program, "matmul");
-    return rejection ? text_of(*rejection) : "";
-  };
-  const auto tile = [](Program& program, uint32_t index) -> program::Tile& {
-    return program.tiles[program::TileId{index}];
+    return rule_broken_by(group_program(), change);
   };
   EXPECT_EQ(broken([](Program&) {}), "");
   EXPECT_THAT(broken([](Program& p) { p.producer.reset(); }),
@@ -300,11 +304,6 @@ TEST(ProgramTest, WalksCountWhatClustersExchangeAndWarpsStage) {
 }
 
 TEST(ProgramTest, RulesOfRowsAndClustersNameTheirNumbers) {
-  const auto broken = [](Program program, const std::function<void(Program&)>& change) {
-    change(program);
-    const auto rejection = check(program, "matmul");
-    return rejection ? text_of(*rejection) : "";
-  };
   const auto region = [](Program& program) -> program::Region& {
     for (program::Step& step : program.steps) {
       if (auto* found = std::get_if<program::Region>(&step)) return *found;
@@ -319,42 +318,42 @@ TEST(ProgramTest, RulesOfRowsAndClustersNameTheirNumbers) {
   };
   const Program one = row_program(96, 1);
   const Program pair = row_program(200, 2);
-  EXPECT_EQ(broken(one, [](Program&) {}), "");
-  EXPECT_EQ(broken(pair, [](Program&) {}), "");
+  EXPECT_EQ(rule_broken_by(one, [](Program&) {}), "");
+  EXPECT_EQ(rule_broken_by(pair, [](Program&) {}), "");
   // Staging.
-  EXPECT_THAT(broken(one, [&](Program& p) { staged(p).rows.extent = 4; }),
+  EXPECT_THAT(rule_broken_by(one, [&](Program& p) { staged(p).rows.extent = 4; }),
               HasSubstr("stages eight or sixteen rows of an output (value 4, limit 8 rows"));
-  EXPECT_THAT(broken(one, [&](Program& p) { staged(p).place = program::Place::kFragment; }),
+  EXPECT_THAT(rule_broken_by(one, [&](Program& p) { staged(p).place = program::Place::kFragment; }),
               HasSubstr("stages eight or sixteen rows of an output"));
-  EXPECT_THAT(broken(one, [&](Program& p) { staged(p).stages = 4; }),
+  EXPECT_THAT(rule_broken_by(one, [&](Program& p) { staged(p).stages = 4; }),
               HasSubstr("each warp stages its own rows (value 4, limit 8 warps"));
   EXPECT_THAT(
-      broken(one, [&](Program& p) { region(p).staged.front().width = 16; }),
+      rule_broken_by(one, [&](Program& p) { region(p).staged.front().width = 16; }),
       HasSubstr("a staged row is stored in accesses of up to 16 bytes (value 32, limit 16"));
-  EXPECT_THAT(broken(one, [&](Program& p) { region(p).staged.front().width = 3; }),
+  EXPECT_THAT(rule_broken_by(one, [&](Program& p) { region(p).staged.front().width = 3; }),
               HasSubstr("a staged row is stored in accesses of up to 16 bytes (value 6"));
   // Rows.
-  EXPECT_THAT(broken(one, [&](Program& p) { region(p).width = 1; }),
+  EXPECT_THAT(rule_broken_by(one, [&](Program& p) { region(p).width = 1; }),
               HasSubstr("does not fit the fragment of a warp or warp group"));
-  EXPECT_THAT(broken(one, [&](Program& p) { p.axes[program::AxisId{2}].extent = 130; }),
+  EXPECT_THAT(rule_broken_by(one, [&](Program& p) { p.axes[program::AxisId{2}].extent = 130; }),
               HasSubstr("does not fit the fragment of a warp or warp group (value 130, limit 128"))
       << "columns of two blocks that are no cluster";
-  EXPECT_THAT(broken(pair,
-                     [&](Program& p) {
-                       p.axes[program::AxisId{2}].extent = 260;
-                       blocks(p).loops.back().step = 130;
-                     }),
+  EXPECT_THAT(rule_broken_by(pair,
+                             [&](Program& p) {
+                               p.axes[program::AxisId{2}].extent = 260;
+                               blocks(p).loops.back().step = 130;
+                             }),
               HasSubstr("does not split evenly over its warps (value 130, limit 128"));
   // Clusters.
-  EXPECT_THAT(broken(pair, [&](Program& p) { blocks(p).cluster = 4; }),
+  EXPECT_THAT(rule_broken_by(pair, [&](Program& p) { blocks(p).cluster = 4; }),
               HasSubstr("the blocks of a cluster share the columns evenly (value 2, limit 4"));
-  EXPECT_THAT(broken(pair, [&](Program& p) { blocks(p).cluster = 0; }),
+  EXPECT_THAT(rule_broken_by(pair, [&](Program& p) { blocks(p).cluster = 0; }),
               HasSubstr("a cluster has blocks (value 0, limit 1"));
-  EXPECT_THAT(broken(pair, [&](Program& p) { blocks(p).loops.back().step = 101; }),
+  EXPECT_THAT(rule_broken_by(pair, [&](Program& p) { blocks(p).loops.back().step = 101; }),
               HasSubstr("the blocks of a cluster share the columns evenly (value 2, limit 2"));
-  EXPECT_THAT(broken(pair, [&](Program& p) { blocks(p).persistent_blocks = 15; }),
+  EXPECT_THAT(rule_broken_by(pair, [&](Program& p) { blocks(p).persistent_blocks = 15; }),
               HasSubstr("a grid has whole clusters (value 15, limit 2"));
-  EXPECT_THAT(broken(one, [&](Program& p) { blocks(p).persistent_blocks = -1; }),
+  EXPECT_THAT(rule_broken_by(one, [&](Program& p) { blocks(p).persistent_blocks = -1; }),
               HasSubstr("a grid has blocks (value -1"));
 }
 
@@ -393,13 +392,7 @@ TEST(ProgramTest, AnEmptyContractedAxisCopiesNothing) {
 
 TEST(ProgramTest, EveryRuleNamesItsNumbers) {
   const auto broken = [](const std::function<void(Program&)>& change) {
-    Program program = linear_program();
-    change(program);
-    const auto rejection = check(program, "matmul");
-    return rejection ? text_of(*rejection) : "";
-  };
-  const auto tile = [](Program& program, uint32_t index) -> program::Tile& {
-    return program.tiles[program::TileId{index}];
+    return rule_broken_by(linear_program(), change);
   };
   EXPECT_EQ(broken([](Program&) {}), "");
   EXPECT_THAT(broken([&](Program& p) { tile(p, 0).rows.extent = 0; }),
