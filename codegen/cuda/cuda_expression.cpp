@@ -212,7 +212,9 @@ CudaExpressions::Printed CudaExpressions::print(ExprId id) const {
           [&](const kir::ParamRef& x) { return Printed{names_.params[x.param]}; },
           [&](const kir::PointwiseExpr& x) { return print(x); },
           [&](const kir::CastExpr& x) {
-            return Printed{fmt::format("to_{}({})", name_of(expr.type), text(x.argument))};
+            return Printed{fmt::format("to_{}({})",
+                                       x.to_tf32 ? std::string_view("tf32") : name_of(expr.type),
+                                       text(x.argument))};
           },
       },
       expr.kind);

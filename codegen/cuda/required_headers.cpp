@@ -39,7 +39,8 @@ class Headers {
     seen_[id] = true;
     const kir::Expr& expr = kernel_.exprs[id];
     kir::for_each_operand(expr, [&](kir::ExprId operand) { visit(operand); });
-    if (std::holds_alternative<kir::CastExpr>(expr.kind)) names_.insert("types.cuh");
+    if (const auto* cast = std::get_if<kir::CastExpr>(&expr.kind))
+      names_.insert(cast->to_tf32 ? "mma.cuh" : "types.cuh");
     if (const auto* constant = std::get_if<kir::FloatConstant>(&expr.kind)) {
       if (is_storage_only(expr.type)) names_.insert("types.cuh");
       if (!std::isfinite(constant->value)) names_.insert("numeric.cuh");

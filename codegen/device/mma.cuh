@@ -38,6 +38,13 @@ SINTER_DEFINE_LOAD_MATRIX(load_matrix, "")
 SINTER_DEFINE_LOAD_MATRIX(load_matrix_transposed, ".trans")
 #undef SINTER_DEFINE_LOAD_MATRIX
 
+// f32 rounded to TF32: to the nearest; of two equally near ones, to that of larger magnitude.
+SINTER_DEVICE float to_tf32(float x) {
+  unsigned bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+  return __uint_as_float(bits);
+}
+
 // ---- sum += left * right, of 16 x K and K x 8 elements (PTX ISA, "mma.sync.aligned.m16n8kK")
 
 #define SINTER_MMA_OPERANDS                                                                   \

@@ -32,7 +32,7 @@ uint64_t hash_of(const Expr& expr) {
             for (const ExprId argument : x.arguments) hash = mix(hash, argument.index);
             return hash;
           },
-          [&](const CastExpr& x) { return mix(seed, x.argument.index); },
+          [&](const CastExpr& x) { return mix(mix(seed, x.argument.index), x.to_tf32 ? 1 : 0); },
       },
       expr.kind);
 }

@@ -325,6 +325,11 @@ ExprId KernelBuilder::cast(ExprId x, DType type) {
   return intern({.type = type, .kind = CastExpr{x}});
 }
 
+ExprId KernelBuilder::round_to_tf32(ExprId x) {
+  SINTER_CHECK(type_of(x) == DType::kF32, "{} rounded to TF32", type_of(x));
+  return intern({.type = DType::kF32, .kind = CastExpr{.argument = x, .to_tf32 = true}});
+}
+
 // ---- Declarations
 
 std::string KernelBuilder::unique_name(std::string_view wish) {

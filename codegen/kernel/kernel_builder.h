@@ -33,6 +33,8 @@ class KernelBuilder {
   ExprId element(VarId tile, ExprId group, ExprId lane);
   ExprId apply(PointwiseFn fn, std::vector<ExprId> arguments);
   ExprId cast(ExprId x, DType type);
+  /// An f32 rounded to TF32 (CastExpr).
+  ExprId round_to_tf32(ExprId x);
   /// A call with a form chosen by a pass. Folds nothing.
   ExprId call(PointwiseFn fn, std::vector<ExprId> arguments, CallForm form, VarId state = {});
   /// The expression with other operands. Folds nothing.

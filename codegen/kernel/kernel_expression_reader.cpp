@@ -93,12 +93,13 @@ Expr KernelExpressionReader::read_expr() {
   }
   if (accept_word("cast")) {
     expect("<");
-    const DType to = type();
+    const bool to_tf32 = accept_word("tf32");
+    const DType to = to_tf32 ? DType::kF32 : type();
     expect(">");
     expect("(");
     const ExprId argument = expr();
     expect(")");
-    return {.type = to, .kind = CastExpr{argument}};
+    return {.type = to, .kind = CastExpr{.argument = argument, .to_tf32 = to_tf32}};
   }
   const std::string_view word = token().text;
   const size_t dot = word.find('.');

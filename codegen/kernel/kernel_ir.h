@@ -220,8 +220,12 @@ struct PointwiseExpr {
   VarId state{};  ///< For kFastPath and kSharedRounds.
   friend bool operator==(const PointwiseExpr&, const PointwiseExpr&) = default;
 };
+/// The argument in the expression's type.
 struct CastExpr {
   ExprId argument;
+  /// f32 rounded to TF32, which has 13 bits less, and still f32: to the nearest, of two equally
+  /// near ones to that of larger magnitude. What is not finite stays as it is.
+  bool to_tf32 = false;
   friend bool operator==(const CastExpr&, const CastExpr&) = default;
 };
 using ExprKind = std::variant<IntegerConstant, FloatConstant, VarRef, ElementRef, SpecialRef,

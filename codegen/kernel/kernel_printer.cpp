@@ -339,7 +339,9 @@ class Printer {
               return fmt::format("{}{}({})", info_of(x.fn).text, form, list);
             },
             [&](const CastExpr& x) {
-              return fmt::format("cast<{}>({})", expr.type, text(x.argument));
+              return fmt::format("cast<{}>({})",
+                                 x.to_tf32 ? std::string_view("tf32") : name_of(expr.type),
+                                 text(x.argument));
             },
         },
         expr.kind);

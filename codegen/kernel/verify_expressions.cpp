@@ -79,7 +79,11 @@ class ExpressionVerifier {
   void check(DType type, const ElementRef& x) { expect(type, kernel_.vars[x.tile].type); }
   void check(DType type, const SpecialRef&) { expect(type, DType::kI32); }
   void check(DType type, const ParamRef& x) { expect(type, kernel_.params[x.param].type); }
-  void check(DType, const CastExpr&) {}
+  void check(DType type, const CastExpr& x) {
+    if (!x.to_tf32) return;
+    expect(type, DType::kF32);
+    expect(kernel_.exprs[x.argument].type, DType::kF32);
+  }
 
   void check(DType type, const PointwiseExpr& x) {
     const PointwiseInfo& info = info_of(x.fn);

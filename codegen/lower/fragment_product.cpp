@@ -47,7 +47,7 @@ FragmentProduct::FragmentProduct(const ProgramScope& scope, const program::Contr
       builder_(scope.builder),
       contract_(contract),
       sum_(scope.tile(contract.accumulator)),
-      shape_(program::matrix_shape(sum_, scope.tile(contract.left).type)) {}
+      shape_(program::matrix_shape(scope.program, contract)) {}
 
 FragmentProduct::Operand FragmentProduct::operand(program::TileId id, bool is_left,
                                                   int64_t groups) {
@@ -57,6 +57,7 @@ FragmentProduct::Operand FragmentProduct::operand(program::TileId id, bool is_le
           .shared = scope_.shared.at(id),
           .registers = builder_.declare_tile(tile.name + "_part", tile.type, groups,
                                              kRegisterBytes / bytes_of(tile.type)),
+          .groups = groups,
           .begin = scope_.part_begins.at(own),
           .is_transposed = tile.columns.axis == own,
           .is_left = is_left};
@@ -102,26 +103,115 @@ void FragmentProduct::load(const Operand& operand, ExprId stage, ExprId k, ExprI
                                   .index = index});
 }
 
+void FragmentProduct::load_words(const Operand& operand, ExprId stage, ExprId k, ExprId number) {
+  // Register m is what load() would give lane l of matrix m: row l / 4 and element l % 4 of it.
+  constexpr int64_t kWords = program::kChunkBytes / kRegisterBytes;
+  const ExprId own_lane = row_of_lane(scope_);
+  const ExprId k_lane = scope_.remainder(scope_.lane, kWords);
+  const int64_t of_chunk = chunk_elements(operand.tile);
+  for (int64_t m = 0; m < kMatrices; ++m) {
+    const int64_t own_half = operand.is_left ? m % 2 : m / 2;
+    const int64_t k_half = operand.is_left ? m / 2 : m % 2;
+    const ExprId own =
+        builder_.add(builder_.add(operand.begin, builder_.mul(number, scope_.i32(2 * kMatrix))),
+                     builder_.add(own_lane, scope_.i32(own_half * kMatrix)));
+    const ExprId in_k = builder_.add(k_lane, scope_.i32(k_half * kWords));
+    // Steps along k begin at multiples of eight, after which the swizzle repeats.
+    const ExprId row = builder_.add(builder_.mul(k, scope_.i32(shape_.k)), in_k);
+    const ExprId chunk =
+        scope_.swizzled(layout_of(operand.tile), in_k, builder_.div(own, scope_.i32(of_chunk)));
+    const ExprId place =
+        builder_.add(builder_.mul(chunk, scope_.i32(of_chunk)), scope_.remainder(own, of_chunk));
+    const ExprId index =
+        builder_.add(builder_.add(builder_.mul(stage, scope_.i32(elements_of(operand.tile))),
+                                  builder_.mul(row, scope_.i32(operand.tile.columns.extent))),
+                     place);
+    builder_.append(
+        kir::Load{.tile = operand.registers,
+                  .group = builder_.add(builder_.mul(number, scope_.i32(kMatrices)), scope_.i32(m)),
+                  .lane = scope_.i32(0),
+                  .width = 1,
+                  .buffer = operand.shared,
+                  .index = index});
+  }
+}
+
 void FragmentProduct::add(ExprId stage) {
   const int64_t rows = row_instructions(sum_);
   const int64_t columns = column_instructions(sum_);
   const Operand left = operand(contract_.left, true, rows * kir::Mma::kLeftGroups);
   const Operand right = operand(contract_.right, false, columns * kir::Mma::kRightGroups);
   const int64_t depth = left.is_transposed ? left.tile.rows.extent : left.tile.columns.extent;
+  const auto load_operand = [&](const Operand& operand, ExprId k, ExprId number) {
+    const bool is_transposable = bytes_of(operand.tile.type) <= 2;
+    if (operand.is_transposed && !is_transposable) {
+      load_words(operand, stage, k, number);
+    } else {
+      load(operand, stage, k, number);
+    }
+  };
   builder_.unrolled("k", depth / shape_.k, [&](ExprId k) {
-    builder_.unrolled("i", rows, [&](ExprId i) { load(left, stage, k, i); });
-    builder_.unrolled("j", columns / 2, [&](ExprId j) { load(right, stage, k, j); });
-    builder_.unrolled("i", rows, [&](ExprId i) {
-      builder_.unrolled("j", columns, [&](ExprId j) {
-        const ExprId number = builder_.add(builder_.mul(i, scope_.i32(columns)), j);
-        builder_.append(kir::Mma{
-            .accumulator = scope_.fragments.at(contract_.accumulator),
-            .accumulator_group = builder_.mul(number, scope_.i32(kir::Mma::kAccumulatorGroups)),
-            .left = left.registers,
-            .left_group = builder_.mul(i, scope_.i32(kir::Mma::kLeftGroups)),
-            .right = right.registers,
-            .right_group = builder_.mul(j, scope_.i32(kir::Mma::kRightGroups))});
-      });
+    builder_.unrolled("i", rows, [&](ExprId i) { load_operand(left, k, i); });
+    builder_.unrolled("j", columns / 2, [&](ExprId j) { load_operand(right, k, j); });
+    switch (contract_.precision) {
+      case ContractPrecision::kIeee:
+        break;
+      case ContractPrecision::kTf32:
+        round(left);
+        round(right);
+        break;
+      case ContractPrecision::kTf32x3: {
+        const Parts of_left = split(left);
+        const Parts of_right = split(right);
+        multiply(of_left.finite, of_right.second);
+        multiply(of_left.second, of_right.finite);
+        break;
+      }
+    }
+    multiply(left.registers, right.registers);
+  });
+}
+
+void FragmentProduct::round(const Operand& operand) {
+  const ExprId zero = scope_.i32(0);
+  builder_.unrolled("i", operand.groups, [&](ExprId i) {
+    builder_.set(operand.registers, i, zero,
+                 builder_.round_to_tf32(builder_.element(operand.registers, i, zero)));
+  });
+}
+
+FragmentProduct::Parts FragmentProduct::split(const Operand& operand) {
+  const ExprId zero = scope_.i32(0);
+  const ExprId none = builder_.real(0.0);
+  const Parts out{.finite = builder_.declare_tile(operand.tile.name + "_finite", DType::kF32,
+                                                  operand.groups, 1),
+                  .second = builder_.declare_tile(operand.tile.name + "_second", DType::kF32,
+                                                  operand.groups, 1)};
+  builder_.unrolled("i", operand.groups, [&](ExprId i) {
+    const ExprId x = builder_.element(operand.registers, i, zero);
+    const ExprId first = scope_.named("first", builder_.round_to_tf32(x));
+    const ExprId is_finite =
+        scope_.named("is_finite", builder_.apply(PointwiseFn::kIsFinite, {first}));
+    builder_.set(out.finite, i, zero, builder_.select(is_finite, first, none));
+    builder_.set(out.second, i, zero,
+                 builder_.select(is_finite, builder_.round_to_tf32(builder_.sub(x, first)), none));
+    builder_.set(operand.registers, i, zero, first);
+  });
+  return out;
+}
+
+void FragmentProduct::multiply(kir::VarId left, kir::VarId right) {
+  const int64_t columns = column_instructions(sum_);
+  builder_.unrolled("i", row_instructions(sum_), [&](ExprId i) {
+    builder_.unrolled("j", columns, [&](ExprId j) {
+      const ExprId number = builder_.add(builder_.mul(i, scope_.i32(columns)), j);
+      builder_.append(kir::Mma{
+          .accumulator = scope_.fragments.at(contract_.accumulator),
+          .accumulator_group = builder_.mul(number, scope_.i32(kir::Mma::kAccumulatorGroups)),
+          .left = left,
+          .left_group = builder_.mul(i, scope_.i32(kir::Mma::kLeftGroups)),
+          .right = right,
+          .right_group = builder_.mul(j, scope_.i32(kir::Mma::kRightGroups))});
     });
   });
 }

@@ -22,14 +22,28 @@ class FragmentProduct {
     const program::Tile& tile;
     kir::BufferId shared;
     kir::VarId registers;
+    int64_t groups;
     kir::ExprId begin;   ///< Of the warp's part along the operand's own axis, i32.
     bool is_transposed;  ///< The rows of the tile are parts of the contracted axis.
     bool is_left;
   };
   [[nodiscard]] Operand operand(program::TileId id, bool is_left, int64_t instructions);
+  /// Rounds what was loaded to TF32.
+  void round(const Operand& operand);
+  /// Splits what was loaded into two TF32 numbers, and leaves the first in the registers. A number
+  /// that is not finite has no second part, and takes part in no product with one: infinity times 0
+  /// would be NaN.
+  struct Parts {
+    kir::VarId finite, second;
+  };
+  Parts split(const Operand& operand);
+  /// One instruction for each part of the fragment, of these registers of both operands.
+  void multiply(kir::VarId left, kir::VarId right);
   /// Loads four matrices of an operand for step `k` of the stage: the registers of one instruction
   /// of the left operand, or of two of the right one.
   void load(const Operand& operand, kir::ExprId stage, kir::ExprId k, kir::ExprId number);
+  /// The same of a transposed operand of 4 bytes, which no matrix load transposes.
+  void load_words(const Operand& operand, kir::ExprId stage, kir::ExprId k, kir::ExprId number);
 
   const ProgramScope& scope_;
   kir::KernelBuilder& builder_;
@@ -37,6 +51,11 @@ class FragmentProduct {
   const program::Tile& sum_;
   program::MatrixShape shape_;
 };
+
+// What a lane holds of one instruction (PTX ISA, "mma" and "wgmma", accumulators): pairs of
+// adjacent columns of rows lane / 4 and lane / 4 + 8 of the 16 rows of its warp.
+inline constexpr int64_t kLanesOfRow = 4;
+inline constexpr int64_t kPair = kir::Mma::kAccumulatorLanes;
 
 /// Rows of an instruction: 16 for each warp that executes it.
 int64_t instruction_rows(const program::Tile& fragment);

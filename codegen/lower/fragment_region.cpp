@@ -14,11 +14,7 @@ using kir::VarId;
 
 namespace {
 
-// What a lane holds of one instruction (PTX ISA, "mma" and "wgmma", accumulators): pairs of
-// adjacent columns of rows lane / 4 and lane / 4 + 8 of the 16 rows of its warp.
 constexpr int64_t kInstructionColumns = program::MatrixShape{}.n;
-constexpr int64_t kLanesOfRow = 4;
-constexpr int64_t kPair = 2;
 
 }  // namespace
 

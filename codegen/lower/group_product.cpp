@@ -13,7 +13,7 @@ GroupProduct::GroupProduct(const ProgramScope& scope, const program::Contract& c
       builder_(scope.builder),
       contract_(contract),
       sum_(scope.tile(contract.accumulator)),
-      shape_(program::matrix_shape(sum_, scope.tile(contract.left).type)) {}
+      shape_(program::matrix_shape(scope.program, contract)) {}
 
 kir::SharedMatrix GroupProduct::matrix(program::TileId id, ExprId stage, ExprId own,
                                        int64_t k) const {

@@ -7,6 +7,7 @@
 #include "codegen/lower/fragment_product.h"
 #include "codegen/lower/fragment_region.h"
 #include "codegen/lower/group_product.h"
+#include "codegen/lower/lane_product.h"
 #include "codegen/lower/operand_copies.h"
 #include "codegen/lower/program_scope.h"
 #include "codegen/lower/row_region.h"
@@ -202,7 +203,9 @@ class ProgramLowering {
                               SINTER_CHECK(false, "a copy outside of a pipeline");
                             },
                             [&](const program::Contract& contract) {
-                              if (role_ == Role::kConsumer) {
+                              if (contract.unit == program::Unit::kLane) {
+                                LaneProduct(scope_, contract).add(stage_, begin_);
+                              } else if (role_ == Role::kConsumer) {
                                 GroupProduct(scope_, contract).start(stage_);
                               } else {
                                 FragmentProduct(scope_, contract).add(stage_);
@@ -354,13 +357,21 @@ class ProgramLowering {
         row_instructions(tile) * column_instructions(tile) * kir::Mma::kAccumulatorGroups;
     const VarId var =
         builder_.declare_tile(tile.name, tile.type, groups, kir::Mma::kAccumulatorLanes);
-    const ExprId zero =
-        is_float(tile.type) ? builder_.real(0.0, tile.type) : builder_.integer(0, tile.type);
+    const ExprId identity = LaneProduct::identity(builder_, combiner_of(id), tile.type);
     builder_.unrolled("i", groups, [&](ExprId i) {
       for (int64_t lane = 0; lane < kir::Mma::kAccumulatorLanes; ++lane)
-        builder_.set(var, i, scope_.i32(lane), zero);
+        builder_.set(var, i, scope_.i32(lane), identity);
     });
     scope_.fragments[id] = var;
+  }
+
+  /// How the contraction that fills a fragment combines.
+  [[nodiscard]] ContractFn combiner_of(TileId id) const {
+    for (const program::Step& step : program_.steps) {
+      const auto* contract = std::get_if<program::Contract>(&step);
+      if (contract != nullptr && contract->accumulator == id) return contract->fn;
+    }
+    return ContractFn::kSum;
   }
 
   // ---- Pipelines
@@ -398,6 +409,7 @@ class ProgramLowering {
                                   [&] { start(next, builder_.ref(next_stage)); });
                     builder_.append(kir::AsyncCommit{});
                     stage_ = builder_.ref(stage);
+                    begin_ = builder_.mul(scope_.wide(step), scope_.i64(pipeline.loop.step));
                     steps(pipeline.body);
                     advance(stage, pipeline.stages);
                     advance(next_stage, pipeline.stages);
@@ -492,6 +504,7 @@ class ProgramLowering {
   ProgramScope scope_;
   std::map<AxisId, int64_t> block_steps_;  ///< Elements of the block's part of each axis.
   ExprId stage_;                           ///< The pipeline's current stage, i32.
+  ExprId begin_;                           ///< Of its part of the pipeline's axis, i64.
   kir::ParamId blocks_;                    ///< Of the grid.
 
   // With a producer:

@@ -57,6 +57,7 @@ struct ProgramScope {
   /// rows apart from it.
   [[nodiscard]] kir::ExprId swizzled(const program::SharedLayout& layout, kir::ExprId row,
                                      kir::ExprId chunk) const {
+    if (layout.period() == 1) return chunk;
     const kir::ExprId line = builder.div(row, i32(layout.rows_per_line()));
     return builder.apply(PointwiseFn::kXor, {chunk, remainder(line, layout.period())});
   }
@@ -67,7 +68,7 @@ inline int64_t chunk_elements(const program::Tile& tile) {
   return program::kChunkBytes / bytes_of(tile.type);
 }
 inline program::SharedLayout layout_of(const program::Tile& tile) {
-  return {.chunks = tile.line_columns() / chunk_elements(tile)};
+  return {.chunks = tile.in_order ? 1 : tile.line_columns() / chunk_elements(tile)};
 }
 
 /// Elements of a tile.

@@ -334,9 +334,14 @@ Operand ExpressionCompiler::compile(kir::ExprId id) {
   } else if (const auto* node = std::get_if<kir::PointwiseExpr>(&expr.kind)) {
     value = pointwise(expr, *node);
   } else {
-    const Operand from = compile(std::get<kir::CastExpr>(expr.kind).argument);
-    value =
-        from.type == expr.type ? from : apply(cast_lanes(from.type, expr.type), expr.type, {from});
+    const auto& cast = std::get<kir::CastExpr>(expr.kind);
+    const Operand from = compile(cast.argument);
+    if (cast.to_tf32) {
+      value = apply(tf32_lanes(), DType::kF32, {from});
+    } else {
+      value = from.type == expr.type ? from
+                                     : apply(cast_lanes(from.type, expr.type), expr.type, {from});
+    }
   }
   if (value.type != expr.type) {
     malformed(fmt::format("expression {} says {} but is {}", id, expr.type, value.type));

@@ -347,6 +347,18 @@ LaneFunction cast_lanes(DType from, DType to) {
   return kCasts[static_cast<size_t>(from)][static_cast<size_t>(to)];
 }
 
+LaneFunction tf32_lanes() {
+  return [](std::byte* result, const std::byte* a, const std::byte*, const std::byte*) {
+    constexpr uint32_t kHalf = 0x1000U;  // Of the last bit that TF32 has.
+    std::array<uint32_t, kLanes> bits;
+    std::memcpy(bits.data(), a, sizeof bits);
+    for (uint32_t& x : bits) {
+      if (std::isfinite(std::bit_cast<float>(x))) x = (x + kHalf) & ~(2 * kHalf - 1);
+    }
+    std::memcpy(result, bits.data(), sizeof bits);
+  };
+}
+
 LaneFunction copy_lanes(int64_t element_bytes) {
   switch (element_bytes) {
     case 1:

@@ -26,6 +26,9 @@ using LaneFunction = void (*)(std::byte* result, const std::byte* a, const std::
 /// saturates, as round_to does.
 [[nodiscard]] LaneFunction cast_lanes(DType from, DType to);
 
+/// Rounds f32 to TF32 (kir::CastExpr).
+[[nodiscard]] LaneFunction tf32_lanes();
+
 /// Copies elements of 1, 2, 4 or 8 bytes.
 [[nodiscard]] LaneFunction copy_lanes(int64_t element_bytes);
 

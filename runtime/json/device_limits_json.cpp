@@ -61,6 +61,8 @@ constexpr std::array kReals = {
     Field<double>{"special_per_clock", &DeviceLimits::special_per_clock, kLeastRate, kMostRate},
     Field<double>{"shared_bytes_per_clock", &DeviceLimits::shared_bytes_per_clock, kLeastRate,
                   kMostRate},
+    Field<double>{"fma_per_clock", &DeviceLimits::fma_per_clock, kLeastRate, kMostRate},
+    Field<double>{"fma64_per_clock", &DeviceLimits::fma64_per_clock, kLeastRate, kMostRate},
     Field<double>{"matrix_products_per_clock", &DeviceLimits::matrix_products_per_clock, kLeastRate,
                   kMostRate},
     Field<double>{"group_products_per_clock", &DeviceLimits::group_products_per_clock, 0.0,

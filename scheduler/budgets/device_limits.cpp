@@ -16,7 +16,9 @@ namespace {
 //
 // Rates per SM and clock: four schedulers issue a warp instruction each. 16 special-function
 // results are the value of the Programming Guide's table "Throughput of Native Arithmetic
-// Instructions" for 8.0 to 12.0. 128 bytes of shared memory are its 32 banks of 4 bytes.
+// Instructions" for 8.0 to 12.0. So are multiply-adds in f32, 64 for 8.0 and 128 for all others,
+// and in f64, 32 for 8.0, 64 for 9.0 and 10.0, 2 for 8.9 and 12.0. 128 bytes of shared memory are
+// its 32 banks of 4 bytes.
 //
 // copy_efficiency, read_efficiency and l2_bytes_per_clock were measured on an H200
 // (device_limits.h) and are used for every device. An H100 copies at 0.902 of its data sheet's
@@ -42,6 +44,8 @@ DeviceLimits ampere_data_center() {
   limits.compute_minor = 0;
   limits.shared_bytes_per_sm = 167936;     // 164 KiB
   limits.shared_bytes_per_block = 166912;  // 163 KiB
+  limits.fma_per_clock = 64.0;
+  limits.fma64_per_clock = 32.0;
   return limits;
 }
 
@@ -71,6 +75,7 @@ DeviceLimits graphics(int major, int minor, double matrix_products_per_clock) {
   limits.compute_major = major;
   limits.compute_minor = minor;
   limits.threads_per_sm = 1536;
+  limits.fma64_per_clock = 2.0;
   limits.blocks_per_sm = 24;
   limits.shared_bytes_per_sm = 102400;     // 100 KiB
   limits.shared_bytes_per_block = 101376;  // 99 KiB

@@ -42,6 +42,9 @@ struct DeviceLimits {
   double issue_per_clock = 4.0;     ///< Warp instructions per clock and SM.
   double special_per_clock = 16.0;  ///< Special-function results per clock and SM.
   double shared_bytes_per_clock = 128.0;
+  /// Multiply-adds of single lanes per clock and SM, in f32 and in f64.
+  double fma_per_clock = 128.0;
+  double fma64_per_clock = 64.0;
   /// Multiply-adds of 16-bit elements with 32-bit sums per clock and SM by mma.sync; twice as many
   /// of 8-bit elements.
   double matrix_products_per_clock = 1024.0;

@@ -69,6 +69,10 @@ constexpr double kBesideProducts = 1.3;
 /// 64 x 256 takes 28.5 us, where nothing else limits.
 constexpr double kTensorCopyBytes = 61.0;
 
+/// Share of their rate at which lanes multiply-add: they also load operands, which takes issue
+/// slots and registers' banks.
+constexpr double kLaneEfficiency = 0.8;
+
 /// Rate of f8 products beside that of 16-bit ones on compute capability 9.0, where mma.sync takes
 /// longer for f8: (8192, 4096, 4096) in 826 us on an H100, 670 in bf16.
 constexpr double kF8Rate90 = 0.8;
@@ -77,7 +81,7 @@ constexpr double kF8Rate90 = 0.8;
 constexpr double kMostContracted = 0x1p35;
 
 /// Most elements of a tile along an axis.
-constexpr int64_t kMostTile = 256;
+constexpr int64_t kMostTile = kMostMatmulColumns;
 
 /// Blocks of a group share the columns' operand of as many tiles: walking 8 tiles of rows before
 /// the next tile of columns reads both operands about equally often from L2.
@@ -135,8 +139,9 @@ const ContractOp& contract_op(const SegmentFacts& facts) {
   return std::get<ContractOp>(facts.fusion.ops[facts.space.contraction->op].kind);
 }
 
-/// True if a matrix instruction multiplies elements of the type. f32 would be rounded to TF32.
-bool has_matrix_instruction(DType type) {
+/// True if a matrix instruction multiplies elements of the type, of f32 where the precision lets
+/// it round them to TF32.
+bool has_matrix_instruction(DType type, ContractPrecision precision) {
   switch (type) {
     case DType::kBF16:
     case DType::kF16:
@@ -145,8 +150,9 @@ bool has_matrix_instruction(DType type) {
     case DType::kI8:
     case DType::kU8:
       return true;
-    case DType::kF64:
     case DType::kF32:
+      return precision != ContractPrecision::kIeee;
+    case DType::kF64:
     case DType::kI64:
     case DType::kI32:
     case DType::kBool:
@@ -172,6 +178,20 @@ Epilogue epilogue_of(const SegmentFacts& facts) {
   for (const TensorAccess& access : facts.space.outputs)
     out.written_bytes += static_cast<double>(access.element_bytes);
   return out;
+}
+
+DType type_of_rows(const SegmentFacts& facts) {
+  return facts.fusion.values[facts.space.contraction->rows.value].type;
+}
+
+/// What combines the elements of the contraction: matrix instructions, where there are any.
+program::Unit unit_of(const SegmentFacts& facts) {
+  const ContractOp& op = contract_op(facts);
+  const DType columns = facts.fusion.values[facts.space.contraction->columns.value].type;
+  const bool has_matrices = op.fn == ContractFn::kSum &&
+                            has_matrix_instruction(type_of_rows(facts), op.precision) &&
+                            has_matrix_instruction(columns, op.precision);
+  return has_matrices ? program::Unit::kMatrix : program::Unit::kLane;
 }
 
 bool is_f8(DType type) { return type == DType::kF8E4M3 || type == DType::kF8E5M2; }
@@ -212,6 +232,13 @@ std::optional<Rejection> check_groups(const SegmentFacts& facts, const Schedule&
     rejection.at = largest_tensor(facts, schedule);
     return rejection;
   }
+  if (unit_of(facts) != program::Unit::kMatrix)
+    return broken("matrix instructions compute sums of products of 16- and 8-bit elements",
+                  facts.space.contraction->rows.element_bytes, 2, "bytes",
+                  "use consumer_registers 0 and persistent_blocks 0");
+  if (type_of_rows(facts) == DType::kF32)
+    return broken("matrix instructions of warp groups truncate f32 to TF32", 4, 2, "bytes",
+                  "use consumer_registers 0 and persistent_blocks 0");
   if (has_f8(facts))
     return broken("matrix instructions of warp groups sum 8-bit floats with fewer bits than f32", 1,
                   2, "bytes", "use consumer_registers 0 and persistent_blocks 0");
@@ -288,23 +315,60 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
   return std::nullopt;
 }
 
-/// Products of matrix instructions per clock and SM.
-double matrix_rate(const SegmentFacts& facts, const Schedule& schedule,
-                   const DeviceLimits& limits) {
+/// Pairs of elements that the lanes of an SM combine per clock.
+double lane_rate(const SegmentFacts& facts, const DeviceLimits& limits) {
+  double rate = limits.fma_per_clock;
+  // Programming Guide, "Throughput of Native Arithmetic Instructions": half as many multiply-adds
+  // of 32-bit integers and maxima of f32 as multiply-adds of f32. i64 takes several instructions.
+  constexpr double kIntegerRate = 0.5;
+  constexpr double kWideIntegerRate = 1.0 / 16.0;
+  constexpr double kMaxOfSumsRate = 1.0 / 3.0;
+  const DType type = facts.fusion.values[facts.space.contraction->value].type;
+  if (type == DType::kF64) rate = limits.fma64_per_clock;
+  if (type == DType::kI32) rate *= kIntegerRate;
+  if (type == DType::kI64) rate *= kWideIntegerRate;
+  if (contract_op(facts).fn == ContractFn::kMax) rate *= kMaxOfSumsRate;
+  return rate * kLaneEfficiency;
+}
+
+/// Pairs of elements that an SM combines per clock.
+double product_rate(const SegmentFacts& facts, const Schedule& schedule,
+                    const DeviceLimits& limits) {
+  if (unit_of(facts) == program::Unit::kLane) return lane_rate(facts, limits);
   constexpr double kBytesOfRate = 2.0;
+  constexpr double kProductsOfTf32x3 = 3.0;
   const auto bytes = static_cast<double>(facts.space.contraction->rows.element_bytes);
   if (schedule.consumer_registers() > 0)
     return limits.group_products_per_clock * kBytesOfRate / bytes;
   if (has_f8(facts) && limits.compute_major == 9)
     return kF8Rate90 * limits.matrix_products_per_clock;
-  return limits.matrix_products_per_clock * kBytesOfRate / bytes;
+  const bool is_split = contract_op(facts).precision == ContractPrecision::kTf32x3;
+  return limits.matrix_products_per_clock * kBytesOfRate / bytes /
+         (is_split ? kProductsOfTf32x3 : 1.0);
+}
+
+/// Instructions that round an f32 operand of a matrix instruction to TF32, or split it into two.
+double rounding_instructions(const SegmentFacts& facts) {
+  constexpr double kOfRounding = 1.0;
+  constexpr double kOfSplit = 6.0;  // Two roundings, a difference, a comparison, two selections.
+  switch (contract_op(facts).precision) {
+    case ContractPrecision::kIeee:
+      return 0.0;
+    case ContractPrecision::kTf32:
+      return kOfRounding;
+    case ContractPrecision::kTf32x3:
+      return kOfSplit;
+  }
+  unreachable();
 }
 
 std::optional<Rejection> check_device(const SegmentFacts& facts, const DeviceLimits& limits) {
   const int capability = limits.compute_major * 10 + limits.compute_minor;
-  constexpr int kLeastCapability = 80;  // PTX ISA, mma: .bf16 and m16n8k16 need sm_80.
-  constexpr int kLeastF8 = 89;          // .e4m3 and .e5m2 need sm_89.
-  const int needed = has_f8(facts) ? kLeastF8 : kLeastCapability;
+  // PTX ISA: cp.async, and mma with .bf16, .tf32 and m16n8k16.
+  constexpr int kLeastCapability = 80;
+  constexpr int kLeastF8 = 89;  // mma with .e4m3 and .e5m2.
+  const bool has_f8_products = has_f8(facts) && unit_of(facts) == program::Unit::kMatrix;
+  const int needed = has_f8_products ? kLeastF8 : kLeastCapability;
   if (capability >= needed) return std::nullopt;
   return refused("the device has no matrix instruction for the operands' type", capability / 10.0,
                  needed / 10.0, "compute capability", facts.space.contraction->rows.value,
@@ -319,17 +383,9 @@ std::optional<Rejection> refuse_matmul(const SegmentFacts& facts) {
                    "none needed: other families run it");
   }
   const ContractedSpace& contraction = *facts.space.contraction;
-  const DType rows = facts.fusion.values[contraction.rows.value].type;
-  const DType columns = facts.fusion.values[contraction.columns.value].type;
-  if (contract_op(facts).fn != ContractFn::kSum) {
-    return refused("matrix instructions compute sums of products alone", 0, 1, "combiners",
+  if (contract_op(facts).fn == ContractFn::kLogSumExp) {
+    return refused("an accumulator is one value, and logsumexp has a pair", 2, 1, "values",
                    contraction.value, "none needed: it is computed element by element");
-  }
-  if (!has_matrix_instruction(rows) || !has_matrix_instruction(columns) ||
-      (rows != columns && !(is_f8(rows) && is_f8(columns)))) {
-    return refused("matrix instructions multiply elements of 16 and 8 bits",
-                   static_cast<double>(bytes_of(rows)), 2, "bytes", contraction.rows.value,
-                   "none needed: the contraction is computed element by element");
   }
   if (static_cast<double>(contraction.contracted()) > kMostContracted) {
     return refused("the contracted axis is longer than a kernel counts",
@@ -433,8 +489,13 @@ class ProgramBuilder {
          .place = out_.producer ? program::Place::kGroupFragment : program::Place::kFragment,
          .rows = part_rows_,
          .columns = part_columns_});
-    const program::StepId contract = in_parts(program::Contract{
-        .fn = contract_op(facts_).fn, .accumulator = sum, .left = left, .right = right});
+    const program::StepId contract =
+        in_parts(program::Contract{.fn = contract_op(facts_).fn,
+                                   .unit = unit_of(facts_),
+                                   .precision = contract_op(facts_).precision,
+                                   .accumulator = sum,
+                                   .left = left,
+                                   .right = right});
     const program::StepId pipeline =
         out_.steps.push_back(program::Pipeline{.loop = {.axis = k_, .step = own_.tile_depth},
                                                .stages = own_.pipeline_stages,
@@ -449,9 +510,7 @@ class ProgramBuilder {
                                                             .staged = staging()});
     const program::StepId blocks =
         out_.steps.push_back(program::Nest{.binding = program::Binding::kBlock,
-                                           .loops = {{.axis = batch_, .step = 1},
-                                                     {.axis = m_, .step = own_.tile_rows},
-                                                     {.axis = n_, .step = block_columns()}},
+                                           .loops = loops_of_blocks(),
                                            .group = own_.cluster_size > 1 ? 1 : kRowTilesOfGroup,
                                            .persistent_blocks = schedule_.persistent_blocks,
                                            .at_once = schedule_.rows_per_block,
@@ -499,17 +558,32 @@ class ProgramBuilder {
     const TensorAccess& access = of_rows ? contraction_.rows : contraction_.columns;
     const program::OperandCopy copy = copy_of(of_rows, access.element_bytes);
     const program::Span depth{.axis = k_, .extent = own_.tile_depth};
-    const program::TileId tile =
-        out_.tiles.push_back({.name = name,
-                              .type = facts_.fusion.values[access.value].type,
-                              .place = program::Place::kShared,
-                              .rows = copy.contracted_is_inner ? span : depth,
-                              .columns = copy.contracted_is_inner ? depth : span,
-                              .stages = own_.pipeline_stages,
-                              .line = copy.kind == program::CopyKind::kTensor ? copy.width : 0});
+    const program::TileId tile = out_.tiles.push_back(
+        {.name = name,
+         .type = facts_.fusion.values[access.value].type,
+         .place = program::Place::kShared,
+         .rows = copy.contracted_is_inner ? span : depth,
+         .columns = copy.contracted_is_inner ? depth : span,
+         .stages = own_.pipeline_stages,
+         .line = copy.kind == program::CopyKind::kTensor ? copy.width : 0,
+         .in_order = unit_of(facts_) == program::Unit::kLane && !copy.contracted_is_inner});
     copies_.push_back(out_.steps.push_back(
         program::Copy{.tile = tile, .of_rows = of_rows, .kind = copy.kind, .width = copy.width}));
     return tile;
+  }
+
+  /// Where all parts of the batch have the same rows, and a tile has all columns, tiles of rows and
+  /// parts of the batch are walked in groups, as tiles of rows and columns are.
+  [[nodiscard]] std::vector<program::Loop> loops_of_blocks() const {
+    const program::Loop batch{.axis = batch_, .step = 1};
+    const program::Loop rows{.axis = m_, .step = own_.tile_rows};
+    const program::Loop columns{.axis = n_, .step = block_columns()};
+    const auto strides = std::span(contraction_.rows.strides).first(contraction_.batch_dimensions);
+    const bool shares_rows = out_.axes[batch_].extent > 1 &&
+                             std::ranges::all_of(strides, [](int64_t s) { return s == 0; });
+    if (shares_rows && own_.cluster_size == 1 && columns.step >= out_.axes[n_].extent)
+      return {columns, rows, batch};
+    return {batch, rows, columns};
   }
 
   /// Columns of a block's tile that are its own.
@@ -609,9 +683,10 @@ Stage all_of(const StageList& list) {
 int64_t instruction_registers(const program::Program& program) {
   constexpr int64_t kOthers = 26;
   int64_t most = 0;
-  for (const program::Tile& tile : program.tiles) {
-    if (tile.place != program::Place::kGroupFragment) continue;
-    const program::MatrixShape shape = program::matrix_shape(tile, tile.type);
+  for (const program::Step& step : program.steps) {
+    const auto* contract = std::get_if<program::Contract>(&step);
+    if (contract == nullptr) continue;
+    const program::MatrixShape shape = program::matrix_shape(program, *contract);
     most = std::max(most, shape.m * shape.n / kWarpGroup);
   }
   return most + kOthers;
@@ -749,7 +824,7 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
   // as a 2-norm.
   const double in_flight = std::max(traffic.outstanding_bytes * beside, 1.0);
   out.memory_us *= std::hypot(1.0, limits.bytes_in_flight_per_sm / in_flight);
-  const double products_per_clock = matrix_rate(facts, schedule, limits);
+  const double products_per_clock = product_rate(facts, schedule, limits);
   const double shared_bytes = traffic.copied_bytes + traffic.shared_read_bytes;
   out.matrix_us = traffic.products / (products_per_clock * clocks_per_us * busy);
   out.l2_us = l2_read_time(
@@ -757,9 +832,14 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
       busy);
   out.shared_us = shared_bytes / (limits.shared_bytes_per_clock * clocks_per_us * busy);
   constexpr double kInstructionsOfCopy = 4.0;
-  constexpr double kInstructionsOfProduct = 2.0;  // With its share of the matrix loads.
+  // With its share of the loads of operands.
+  constexpr double kInstructionsOfProduct = 2.0;
+  constexpr double kInstructionsOfLane = 1.125;
+  const double of_product =
+      unit_of(facts) == program::Unit::kLane ? kInstructionsOfLane : kInstructionsOfProduct;
   const double instructions =
-      static_cast<double>(kWarp) * traffic.matrix_instructions * kInstructionsOfProduct +
+      static_cast<double>(kWarp) * traffic.matrix_instructions * of_product +
+      rounding_instructions(facts) * traffic.shared_read_bytes / kRegisterBytes +
       traffic.copied_accesses * kInstructionsOfCopy + elements * stage.issue_slots;
   out.issue_us = issue_time(instructions, limits, busy);
   const double throughput =

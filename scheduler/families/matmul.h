@@ -5,25 +5,32 @@
 
 namespace sinter {
 
-// Matmul: a block computes tiles of the result of a contraction by matrix instructions, and
-// evaluates everything that follows on the accumulators, before anything is stored. A pipeline in
-// shared memory brings in the parts of the operands along the contracted axis. The instructions are
-// those of its warps (mma.sync), which copy and multiply one tile, or those of its warp groups
-// (wgmma), which a producer feeds by tensor maps with the tiles of a persistent grid.
+// Matmul: a block computes tiles of the result of a contraction and evaluates everything that
+// follows on the accumulators, before anything is stored. A pipeline in shared memory brings in the
+// parts of the operands along the contracted axis. Who multiplies depends on the operands:
 //
-// It runs sums of products of 16- and 8-bit operands, from compute capability 8.0 on, f8 from 8.9
-// on. Rows, columns and the contracted axis may have any size; operands may have any layout.
-// Operands that are contiguous along the contracted axis or, with elements of 2 bytes, along their
-// own, and aligned to 4 bytes, are copied asynchronously. Others pass through registers an element
-// at a time.
+//   16- and 8-bit types      matrix instructions: those of warps (mma.sync), which copy and
+//   multiply
+//                            one tile, or those of warp groups (wgmma), which a producer feeds by
+//                            tensor maps with the tiles of a persistent grid
+//   f32 in tf32 or tf32x3    mma.sync, of operands that are rounded to TF32, or split into two
+//   f32 in ieee, f64,        the lanes of warps, which have the accumulators that mma.sync would
+//   i32, i64, maxima of sums give them
+//
+// It runs from compute capability 8.0 on, f8 from 8.9 on. Rows, columns and the contracted axis may
+// have any size; operands may have any layout. Operands that are contiguous along the contracted
+// axis or, with elements of 2 bytes and more, along their own, and aligned to 4 bytes, are copied
+// asynchronously. Others pass through registers an element at a time.
 //
 // Rows may be reduced behind the contraction, where a warp, a warp group or the warp groups of a
 // cluster have all columns of a row.
 //
-// It refuses: segments without a contraction; other combiners than the sum of products; f32, f64
-// and 32-bit operands; operands of different sizes; results without columns; reductions over the
-// rows, and of rows that are odd or longer than the tiles of a cluster; further outputs of fewer
-// axes than the result, but for those of rows beside reductions.
+// It refuses: segments without a contraction; logsumexp; results without columns; reductions over
+// the rows, and of rows that are odd or longer than the tiles of a cluster; further outputs of
+// fewer axes than the result, but for those of rows beside reductions.
+
+/// Columns of the widest tile. Longer rows that are reduced take clusters, or are reduced in parts.
+inline constexpr int64_t kMostMatmulColumns = 256;
 
 /// Registers per thread that the producer keeps. Its addresses and coordinates do not fit the
 /// fewest that setmaxnreg can leave, 24; it leaves 232 to each of 256 threads.

@@ -38,8 +38,8 @@ OperandCopy operand_copy(const SegmentFacts& facts, bool of_rows) {
   const int64_t contracted = widest_access(
       operand, {.place = operand.strides.size() - 1, .size = contraction.sizes.back()});
   int64_t own = 0;
-  // Matrix loads transpose elements of 2 bytes only.
-  if (operand.element_bytes == 2 && own_end > own_begin)
+  // Elements of a byte are not transposed on their way to registers (program_walks.h, check()).
+  if (operand.element_bytes > 1 && own_end > own_begin)
     own =
         widest_access(operand, {.place = own_end - 1, .size = space.dimensions[own_end - 1].size});
   const int64_t width = std::max({contracted, own, int64_t{1}});

@@ -5,6 +5,7 @@
 
 #include "fusion_ir/match.h"
 #include "scheduler/analysis/cuda_units.h"
+#include "scheduler/program/shared_layout.h"
 
 namespace sinter::program {
 
@@ -56,9 +57,22 @@ std::string_view text_of(CopyKind kind) {
   unreachable();
 }
 
-MatrixShape matrix_shape(const Tile& accumulator, DType operand) {
+std::string_view text_of(Unit unit) {
+  switch (unit) {
+    case Unit::kMatrix:
+      return "matrix";
+    case Unit::kLane:
+      return "lane";
+  }
+  unreachable();
+}
+
+MatrixShape matrix_shape(const Program& program, const Contract& contract) {
   constexpr int64_t kBytesOfK = 32;
-  const int64_t k = kBytesOfK / bytes_of(operand);
+  const Tile& accumulator = program.tiles[contract.accumulator];
+  const int64_t element_bytes = bytes_of(program.tiles[contract.left].type);
+  if (contract.unit == Unit::kLane) return {.m = 16, .n = 8, .k = kChunkBytes / element_bytes};
+  const int64_t k = kBytesOfK / element_bytes;
   if (accumulator.place == Place::kGroupFragment)
     return {.m = 64, .n = accumulator.columns.extent, .k = k};
   return {.m = 16, .n = 8, .k = k};
@@ -81,8 +95,8 @@ class Printer {
       line(
           fmt::format("axis {} {}{}", axis.name, axis.extent, axis.is_launched ? " launched" : ""));
     for (const Tile& tile : program_.tiles) {
-      line(fmt::format("tile %{} : {} {} [{}, {}]{}{}", tile.name, tile.type, text_of(tile.place),
-                       text(tile.rows), text(tile.columns),
+      line(fmt::format("tile %{} : {} {} [{}, {}]{}{}{}", tile.name, tile.type, text_of(tile.place),
+                       text(tile.rows), text(tile.columns), tile.in_order ? " in order" : "",
                        tile.line > 0 ? fmt::format(" line {}", tile.line) : "",
                        tile.stages > 1 ? fmt::format(" stages {}", tile.stages) : ""));
     }
@@ -136,7 +150,11 @@ class Printer {
                      copy.of_rows ? "rows" : "columns", copy.width));
   }
   void print(const Contract& contract) {
-    line(fmt::format("contract {} %{} += %{} * %{}", sinter::text_of(contract.fn),
+    line(fmt::format("contract {}{}{} %{} += %{} * %{}", sinter::text_of(contract.fn),
+                     contract.unit == Unit::kLane ? " by lanes" : "",
+                     contract.precision == ContractPrecision::kIeee
+                         ? ""
+                         : fmt::format(" {}", sinter::text_of(contract.precision)),
                      name(contract.accumulator), name(contract.left), name(contract.right)));
   }
   void print(const Region& region) {

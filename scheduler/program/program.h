@@ -67,8 +67,9 @@ struct Span {
 };
 
 /// A tile of two axes. In shared memory its columns are divided into lines. The lines of all rows
-/// that have the same columns lie one after the other, and their 16-byte chunks are permuted
-/// (shared_layout.h), so that eight rows are read at one chunk without conflicts of banks.
+/// that have the same columns lie one after the other. Their 16-byte chunks are permuted
+/// (shared_layout.h), so that eight rows are read at one chunk without conflicts of banks, or lie
+/// in order.
 struct Tile {
   std::string name;
   DType type = DType::kF32;
@@ -76,6 +77,8 @@ struct Tile {
   Span rows, columns;
   int64_t stages = 1;  ///< Copies of it, one for each stage of a pipeline or for each warp.
   int64_t line = 0;    ///< Columns of a line; 0: a line is a whole row.
+  /// The chunks lie in order, for tiles of which the lanes read one row at a time.
+  bool in_order = false;
   [[nodiscard]] int64_t line_columns() const { return line == 0 ? columns.extent : line; }
   friend bool operator==(const Tile&, const Tile&) = default;
 };
@@ -145,10 +148,20 @@ struct Copy {
   friend bool operator==(const Copy&, const Copy&) = default;
 };
 
-/// accumulator += left * right over the contracted axis of the two tiles, by the matrix
-/// instructions that the accumulator's place names (kir::Mma or kir::Wgmma).
+/// What combines the elements of a contraction.
+enum class Unit : uint8_t {
+  kMatrix,  ///< The matrix instructions that the accumulator's place names (kir::Mma, kir::Wgmma).
+  kLane,    ///< Each lane, those of its own accumulators: multiply-adds, or maxima of sums.
+};
+std::string_view text_of(Unit unit);
+
+/// accumulator += left * right over the contracted axis of the two tiles, or the maximum of left +
+/// right.
 struct Contract {
   ContractFn fn = ContractFn::kSum;
+  Unit unit = Unit::kMatrix;
+  /// Of f32 operands of matrix instructions, which are rounded to TF32.
+  ContractPrecision precision = ContractPrecision::kIeee;
   TileId accumulator, left, right;
   friend bool operator==(const Contract&, const Contract&) = default;
 };
@@ -201,17 +214,16 @@ struct Program {
 };
 
 /// A matrix instruction: m x n accumulators from m x k and k x n elements (PTX ISA, "mma" and
-/// "wgmma.mma_async").
+/// "wgmma.mma_async"). Of lanes: what a warp computes from one 16-byte chunk along k.
 struct MatrixShape {
   int64_t m = 16;
   int64_t n = 8;
   int64_t k = 16;
   friend bool operator==(const MatrixShape&, const MatrixShape&) = default;
 };
-/// Of the instructions that fill a tile from operands of a type. k elements are 32 bytes. An
-/// instruction of a warp has 16 rows and 8 columns. One of a warp group has 64 rows and all columns
-/// of the tile.
-MatrixShape matrix_shape(const Tile& accumulator, DType operand);
+/// Of the instructions of a contraction. k elements are 32 bytes. An instruction of a warp has 16
+/// rows and 8 columns. One of a warp group has 64 rows and all columns of the tile.
+MatrixShape matrix_shape(const Program& program, const Contract& contract);
 
 /// Columns that an instruction of a warp group can have, for all types of operands.
 inline constexpr std::array<int64_t, 8> kGroupColumns = {8, 16, 32, 64, 96, 128, 192, 256};

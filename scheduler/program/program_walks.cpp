@@ -17,6 +17,8 @@ namespace {
 constexpr int64_t kMbarriersOfStage = 2;
 /// Rows after which the pattern of a swizzle repeats (PTX ISA, "Tensor swizzling modes").
 constexpr int64_t kRowsOfPattern = 8;
+/// Lanes that have the columns of a row of a fragment.
+constexpr int64_t kLanesOfRow = kWarp / kFragmentRows;
 
 /// Visits steps with the part of each axis that the enclosing loops have chosen.
 class Walk {
@@ -187,8 +189,15 @@ class Checker {
     const Tile& left = program_.tiles[contract.left];
     const Tile& right = program_.tiles[contract.right];
     const Tile& sum = program_.tiles[contract.accumulator];
-    const MatrixShape shape = matrix_shape(sum, left.type);
+    const MatrixShape shape = matrix_shape(program_, contract);
     const bool of_group = sum.place == Place::kGroupFragment;
+    const bool by_lanes = contract.unit == Unit::kLane;
+    require(!by_lanes || contract.fn != ContractFn::kLogSumExp,
+            "lanes keep one value of each accumulator", 2, 1, "values",
+            "use the composite: maxima, exponentials and a sum of products");
+    require(by_lanes || contract.fn == ContractFn::kSum,
+            "matrix instructions compute sums of products alone", 1, 0, "combiners",
+            "contract by lanes");
     require(bytes_of(left.type) == bytes_of(right.type),
             "operands of a matrix instruction have elements of one size", bytes_of(right.type),
             bytes_of(left.type), "bytes", "cast one of them");
@@ -197,7 +206,7 @@ class Checker {
                         of_group ? " group" : ""),
             sum.rows.extent, shape.m, "rows",
             fmt::format("use a multiple of {} rows for each of them", shape.m));
-    require(of_group == program_.producer.has_value(),
+    require(of_group == program_.producer.has_value() && !(of_group && by_lanes),
             "a producer fills tiles for warp groups, and nothing else does", of_group ? 1 : 0, 1,
             "warp groups", "use a producer with products of warp groups");
     if (of_group) {
@@ -206,15 +215,20 @@ class Checker {
               kGroupColumns.back(), "columns", "use 32, 64, 128 or 256 columns for each group");
     } else {
       // One matrix load gives the columns of two instructions.
-      require(sum.columns.extent % (2 * shape.n) == 0,
-              "a warp's columns are not pairs of matrix instructions", sum.columns.extent,
-              2 * shape.n, "columns", "use a multiple of 16 columns for each warp");
+      const int64_t together = by_lanes ? shape.n : 2 * shape.n;
+      require(sum.columns.extent % together == 0,
+              "a warp's columns are not pairs of matrix instructions", sum.columns.extent, together,
+              "columns", "use a multiple of 16 columns for each warp");
     }
     for (const Tile* operand : {&left, &right}) {
       const bool is_left = operand == &left;
       const AxisId kept = is_left ? sum.rows.axis : sum.columns.axis;
       const bool transposed = operand->columns.axis == kept;
       const AxisId contracted = transposed ? operand->rows.axis : operand->columns.axis;
+      require(operand->in_order == (by_lanes && transposed),
+              "lanes read a transposed tile in order, and no other tile is read so",
+              operand->in_order ? 1 : 0, by_lanes && transposed ? 1 : 0, "tiles in order",
+              "permute the chunks of all tiles but those");
       const int64_t depth = extent_along(*operand, contracted);
       require(depth % shape.k == 0, "the contracted part of a tile is not whole instructions",
               depth, shape.k, "elements", "use a deeper tile");
@@ -223,8 +237,10 @@ class Checker {
           "a matrix instruction takes whole lines of a transposed operand",
           is_left ? shape.m : shape.n, operand->line_columns(), "elements",
           "use wider tiles, or shorter lines");
-      require(!transposed || bytes_of(operand->type) == 2,
-              "only elements of 2 bytes are transposed on their way to registers",
+      // Lanes take them one by one; so do matrix instructions those of 4 bytes.
+      require(!transposed || by_lanes || bytes_of(operand->type) == 2 ||
+                  (bytes_of(operand->type) == kRegisterBytes && !of_group),
+              "elements of less than 2 bytes are not transposed on their way to registers",
               bytes_of(operand->type), 2, "bytes", "let the contracted axis be the inner one");
     }
   }
@@ -327,7 +343,6 @@ int64_t cluster_size(const Program& program) {
 int64_t rows_together(const Program& program) { return cluster_size(program) > 1 ? 2 : 1; }
 
 Schedule row_schedule(const Program& program) {
-  constexpr int64_t kLanesOfRow = kWarp / kFragmentRows;
   // Vectors of so many columns are loaded together.
   constexpr int64_t kColumnsAhead = 32;
   constexpr int64_t kPair = 2;
@@ -361,6 +376,31 @@ int64_t shared_bytes(const Program& program) {
   return rounded_up(bytes, kChunkBytes);
 }
 
+namespace {
+
+/// Rows and columns of a warp's fragment that a lane has.
+int64_t lane_vectors(const Tile& sum) {
+  return sum.rows.extent / kFragmentRows + sum.columns.extent / kLanesOfRow;
+}
+
+/// 32-bit registers of a lane's operands and their addresses: a chunk of each row and column that
+/// it has, or one element where they are transposed. ptxas loads the next ones of the smaller
+/// operand meanwhile, and the other's one after the other (reports of ptxas 13.0).
+int64_t lane_operand_words(const Program& program, const Contract& contract) {
+  constexpr int64_t kAddressWords = 16;
+  const Tile& sum = program.tiles[contract.accumulator];
+  const auto words = [&](TileId id, AxisId own, int64_t vectors) {
+    const Tile& tile = program.tiles[id];
+    const int64_t bytes = tile.columns.axis == own ? bytes_of(tile.type) : kChunkBytes;
+    return divided_up(vectors * bytes, kRegisterBytes);
+  };
+  const int64_t left = words(contract.left, sum.rows.axis, sum.rows.extent / kFragmentRows);
+  const int64_t right = words(contract.right, sum.columns.axis, sum.columns.extent / kLanesOfRow);
+  return kAddressWords + left + right + std::min(left, right);
+}
+
+}  // namespace
+
 int64_t fragment_words(const Program& program) {
   int64_t words = 0;
   for (const Tile& tile : program.tiles) {
@@ -374,14 +414,24 @@ int64_t fragment_words(const Program& program) {
     const Tile& sum = program.tiles[contract->accumulator];
     // Operands of a warp group stay in shared memory.
     if (sum.place == Place::kGroupFragment) continue;
-    const MatrixShape shape = matrix_shape(sum, program.tiles[contract->left].type);
+    const MatrixShape shape = matrix_shape(program, *contract);
+    if (contract->unit == Unit::kLane) {
+      operands = std::max(operands, lane_operand_words(program, *contract));
+      continue;
+    }
     constexpr int64_t kLeftWords = 4;
     constexpr int64_t kRightWords = 2;
     constexpr int64_t kMostSteps = 4;
     const int64_t steps = std::min(depth_of(program, *contract) / shape.k, kMostSteps);
     const int64_t of_step =
         sum.rows.extent / shape.m * kLeftWords + sum.columns.extent / shape.n * kRightWords;
-    operands = std::max(operands, of_step * (2 + steps) / 2);
+    if (contract->precision == ContractPrecision::kTf32x3) {
+      // Three numbers of each element of two steps, and the elements of the next one.
+      constexpr int64_t kParts = 7;
+      operands = std::max(operands, kParts * of_step);
+    } else {
+      operands = std::max(operands, of_step * (2 + steps) / 2);
+    }
   }
   return words + operands;
 }
@@ -418,17 +468,22 @@ Traffic traffic(const Program& program) {
       const Tile& sum = program.tiles[contract->accumulator];
       const Tile& left = program.tiles[contract->left];
       const int64_t depth = depth_of(program, *contract);
-      const MatrixShape shape = matrix_shape(sum, left.type);
+      const MatrixShape shape = matrix_shape(program, *contract);
       out.products += times.all() * static_cast<double>(elements_of(sum) * depth);
+      const int64_t of_instruction =
+          contract->unit == Unit::kLane ? kWarp : shape.m * shape.n * shape.k;
       out.matrix_instructions += times.all() * static_cast<double>(elements_of(sum) * depth) /
-                                 static_cast<double>(shape.m * shape.n * shape.k);
+                                 static_cast<double>(of_instruction);
       // An instruction of a warp group reads all of its operands. The registers of a warp hold a
-      // right operand for all of its rows.
+      // right operand for all of its rows. Lanes that read the same element count each: shared
+      // memory gives a warp 128 bytes in a clock, whether or not they differ.
       const int64_t right_reads =
           sum.place == Place::kGroupFragment ? sum.rows.extent / shape.m : 1;
+      const int64_t elements = contract->unit == Unit::kLane
+                                   ? kWarp * lane_vectors(sum)
+                                   : sum.rows.extent + right_reads * sum.columns.extent;
       out.shared_read_bytes +=
-          times.all() * static_cast<double>((sum.rows.extent + right_reads * sum.columns.extent) *
-                                            depth * bytes_of(left.type));
+          times.all() * static_cast<double>(elements * depth * bytes_of(left.type));
     }
   });
   return out;

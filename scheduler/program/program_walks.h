@@ -61,7 +61,7 @@ struct Traffic {
   double copied_bytes = 0.0;         ///< From L2 to shared memory.
   double copied_accesses = 0.0;      ///< Of one thread each.
   double shared_read_bytes = 0.0;    ///< By matrix loads.
-  double matrix_instructions = 0.0;  ///< Of one warp each.
+  double matrix_instructions = 0.0;  ///< Of one warp each, or multiply-adds of its lanes.
   double products = 0.0;             ///< Multiply-adds, those beyond the ends of axes included.
   double outstanding_bytes = 0.0;    ///< Copies that a block has on their way at once.
 };

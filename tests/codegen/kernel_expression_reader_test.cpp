@@ -58,6 +58,7 @@ TEST(KernelExpressionReaderTest, TypesFollowFromOperands) {
   EXPECT_EQ(type_of("select(%r2, %r3, %r3)"), DType::kF16) << "not that of the condition";
   EXPECT_EQ(type_of("philox_uniform(%p0, %p0)"), DType::kF32);
   EXPECT_EQ(type_of("cast<bf16>(%r3)"), DType::kBF16);
+  EXPECT_EQ(type_of("cast<tf32>(%r1[0, 0])"), DType::kF32);
 }
 
 TEST(KernelExpressionReaderTest, ConstantsHaveTheUsualTypeOrTheirOwn) {

@@ -29,6 +29,7 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{"let %r0 a : bool = is_nan(1)", "is_nan of i32"},
         Planted{"let %r0 a : f32 = and(0x1p+0, 0x1p+0)", "and of f32"},
         Planted{"let %r0 a : i32 = select(1, 2, 3)", "select by i32"},
+        Planted{"let %r0 a : f32 = cast<tf32>(0x1p+0:f64)", "is f64, not f32"},
         Planted{"let %r0 a : i32 = 3000000000", "3000000000 is no i32"},
         Planted{"let %r0 a : bool = 2:bool", "2 is no bool"},
         Planted{"var %r0 a : f32[2][2] let %r1 b : f32 = %r0", "tile %r0 (a) as a scalar"}));

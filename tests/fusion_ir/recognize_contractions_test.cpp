@@ -64,20 +64,32 @@ TEST(RecognizeContractionsTest, OperandsMayBePermutedAndHaveABatch) {
               HasSubstr("contract.sum %v0, %v1 left(0, 3, 1) right(0, 2, 3) over(3)"));
 }
 
-TEST(RecognizeContractionsTest, OtherSumsStay) {
-  // An operand without an axis of its own, f32, and a product that is read elsewhere.
-  EXPECT_EQ(recognized(product("16", "1", "16, 24", "1, 2")), "nothing");
-  EXPECT_EQ(recognized(product("8, 24", "0, 2", "16, 24", "1, 2")), "nothing");
-  EXPECT_EQ(recognized(R"(fusion @f32 {
+std::string of_f32(std::string_view pair, std::string_view reduce) {
+  return fmt::format(R"(fusion @f32 {{
   %v0 x : f32[8, 16] = input
   %v1 w : f32[16, 24] = input
   %v2 : f32[8, 16, 24] = broadcast %v0 axes(0, 1)
   %v3 : f32[8, 16, 24] = broadcast %v1 axes(1, 2)
-  %v4 : f32[8, 16, 24] = mul %v2, %v3
-  %v5 y : f32[8, 24] = reduce.sum %v4 over(1)
+  %v4 : f32[8, 16, 24] = {} %v2, %v3
+  %v5 y : f32[8, 24] = reduce.{} %v4 over(1)
   return %v5
-})"),
-            "nothing");
+}})",
+                     pair, reduce);
+}
+
+TEST(RecognizeContractionsTest, F32AndMaximaOfSumsBecomeContractions) {
+  EXPECT_THAT(recognized(of_f32("mul", "sum")),
+              HasSubstr("contract.sum %v0, %v1 left(0, 2) right(2, 1) over(2)\n"));
+  EXPECT_THAT(recognized(of_f32("add", "max")),
+              HasSubstr("contract.max %v0, %v1 left(0, 2) right(2, 1) over(2)\n"));
+}
+
+TEST(RecognizeContractionsTest, OtherSumsStay) {
+  // An operand without an axis of its own, a product that is read elsewhere, a sum of sums.
+  EXPECT_EQ(recognized(product("16", "1", "16, 24", "1, 2")), "nothing");
+  EXPECT_EQ(recognized(product("8, 24", "0, 2", "16, 24", "1, 2")), "nothing");
+  EXPECT_EQ(recognized(of_f32("add", "sum")), "nothing");
+  EXPECT_EQ(recognized(of_f32("mul", "max")), "nothing");
   EXPECT_EQ(recognized(product("8, 16", "0, 1", "16, 24", "1, 2", "bf16", ", %v6")), "nothing");
 }
 

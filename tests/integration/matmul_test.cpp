@@ -57,11 +57,14 @@ void expect_right(const Fusion& fusion, std::string_view device = "H200", int64_
   }
 }
 
+/// Of the operands: axes, and their places in the contraction's space.
+constexpr std::array kLayouts = {std::array{"M, K", "K, N", "left(0, 2) right(2, 1)"},
+                                 std::array{"M, K", "N, K", "left(0, 2) right(1, 2)"},
+                                 std::array{"K, M", "K, N", "left(2, 0) right(2, 1)"},
+                                 std::array{"K, M", "N, K", "left(2, 0) right(1, 2)"}};
+
 TEST(MatmulInterpreterTest, EveryLayoutIsRight) {
-  for (const auto& [left, right, places] : {std::array{"M, K", "K, N", "left(0, 2) right(2, 1)"},
-                                            {"M, K", "N, K", "left(0, 2) right(1, 2)"},
-                                            {"K, M", "K, N", "left(2, 0) right(2, 1)"},
-                                            {"K, M", "N, K", "left(2, 0) right(1, 2)"}}) {
+  for (const auto& [left, right, places] : kLayouts) {
     expect_right(parsed(fmt::format(R"(
   %v0 a : bf16[{}] = input
   %v1 b : bf16[{}] = input
@@ -87,6 +90,55 @@ TEST(MatmulInterpreterTest, EveryTypeIsRight) {
                                     left, right, sum)),
                  "RTX 4090", 3);
   }
+}
+
+// Types that no matrix instruction multiplies as they are, and maxima of sums, in every layout.
+TEST(MatmulInterpreterTest, LanesMultiplyWhatMatrixInstructionsDoNot) {
+  for (const auto& [fn, type, result] : {std::array{"sum", "f32", "f32"},
+                                         {"sum", "f64", "f64"},
+                                         {"sum", "i64", "i64"},
+                                         {"max", "f32", "f32"},
+                                         {"max", "bf16", "f32"},
+                                         {"max", "i8", "i32"}}) {
+    for (const auto& [left, right, places] : kLayouts) {
+      expect_right(parsed(fmt::format(R"(
+  %v0 a : {1}[{3}] = input
+  %v1 b : {1}[{4}] = input
+  %v2 y : {2}[M, N] = contract.{0} %v0, %v1 {5} over(2)
+  return %v2
+)",
+                                      fn, type, result, left, right, places)),
+                   "A100", 6);
+    }
+  }
+}
+
+// TF32 operands in every layout, whose transposed elements are loaded one by one.
+TEST(MatmulInterpreterTest, PrecisionsOfF32AreRight) {
+  for (const char* precision : {"tf32", "tf32x3"}) {
+    for (const auto& [left, right, places] : kLayouts) {
+      expect_right(parsed(fmt::format(R"(
+  %v0 a : f32[{}] = input
+  %v1 b : f32[{}] = input
+  %v2 y : f32[M, N] = contract.sum %v0, %v1 {} over(2) precision({})
+  return %v2
+)",
+                                      left, right, places, precision)),
+                   "H200", 3);
+    }
+  }
+}
+
+TEST(MatmulInterpreterTest, RowsOfF32ProductsAreReduced) {
+  expect_right(parsed(R"(
+  %v0 a : f32[M, K] = input
+  %v1 b : f32[K, N] = input
+  %v2 c : f32[M, N] = contract.sum %v0, %v1 left(0, 2) right(2, 1) over(2)
+  %v3 : f32[M, N] = mul %v2, %v2
+  %v4 s : f32[M] = reduce.sum %v3 over(1)
+  return %v2, %v4
+)"),
+               "H200", 3);
 }
 
 TEST(MatmulInterpreterTest, BatchesAndSeveralContractedAxesAreRight) {

@@ -64,6 +64,17 @@ TEST(MatmulTest, EveryDeviceContracts) {
     EXPECT_EQ(family_of({}, device), kMatmul) << device;
 }
 
+// What no matrix instruction takes is multiplied by lanes, in the same tiles.
+TEST(MatmulTest, EveryTypeIsContracted) {
+  for (const DType type : {DType::kF32, DType::kF64, DType::kI32, DType::kI64}) {
+    for (const char* device : {"A100", "H200", "B200"})
+      EXPECT_EQ(family_of({.left = type, .right = type}, device), kMatmul)
+          << name_of(type) << " " << device;
+  }
+  EXPECT_EQ(family_of({.sizes = {{'m', 2048}, {'n', 2048}, {'k', 2048}}, .fn = ContractFn::kMax}),
+            kMatmul);
+}
+
 TEST(MatmulTest, EightBitFloatsNeedTheirInstruction) {
   const Product product{.left = DType::kF8E4M3, .right = DType::kF8E5M2};
   EXPECT_EQ(family_of(product, "RTX 4090"), kMatmul);
@@ -77,9 +88,7 @@ TEST(MatmulTest, EightBitFloatsNeedTheirInstruction) {
 
 TEST(MatmulTest, RefusalsNameTheRule) {
   EXPECT_EQ(refusal_of({}), "taken");
-  EXPECT_THAT(refusal_of({.left = DType::kF32, .right = DType::kF32}),
-              HasSubstr("matrix instructions multiply elements of 16 and 8 bits"));
-  EXPECT_THAT(refusal_of({.fn = ContractFn::kMax}), HasSubstr("sums of products alone"));
+  EXPECT_THAT(refusal_of({.fn = ContractFn::kLogSumExp}), HasSubstr("logsumexp has a pair"));
   EXPECT_THAT(refusal_of({.equation = "k,k->"}), HasSubstr("has no columns"));
   EXPECT_THAT(refusal_of({.sizes = {{'m', 1}, {'n', 2}, {'k', int64_t{1} << 36}}}),
               HasSubstr("the contracted axis is longer than a kernel counts"));

@@ -81,6 +81,75 @@ TEST(ProgramTest, TextNamesLoopsTilesAndSteps) {
 )");
 }
 
+/// c[1000, 520] = a[1000, 200] b[200, 520] in f32.
+Program lane_program(std::string_view fn = "sum", std::string_view precision = "") {
+  const SegmentFacts facts = facts_of(parse_fusion(fmt::format(R"(fusion @product extents(rows) {{
+  %v0 a : f32[rows, 200] = input
+  %v1 b : f32[200, 520] = input
+  %v2 c : f32[rows, 520] = contract.{} %v0, %v1 left(0, 2) right(2, 1) over(2){}
+  return %v2
+}})",
+                                                               fn, precision))
+                                          .value(),
+                                      {{"rows", 1000}});
+  return matmul_program(facts, schedule_of({.tile_rows = 128,
+                                            .tile_columns = 64,
+                                            .tile_depth = 16,
+                                            .row_warps = 2,
+                                            .pipeline_stages = 3},
+                                           128));
+}
+
+TEST(ProgramTest, TextNamesTheUnitAndThePrecision) {
+  EXPECT_THAT(print(lane_program()),
+              AllOf(HasSubstr("tile %left : f32 shared [m 128, k 16] stages 3\n"),
+                    HasSubstr("tile %right : f32 shared [k 16, n 64] in order stages 3\n"),
+                    HasSubstr("contract sum by lanes %sum += %left * %right\n")));
+  EXPECT_THAT(print(lane_program("max")), HasSubstr("contract max by lanes %sum"));
+  EXPECT_THAT(print(lane_program("sum", " precision(tf32x3)")),
+              AllOf(HasSubstr("tile %right : f32 shared [k 16, n 64] stages 3\n"),
+                    HasSubstr("contract sum tf32x3 %sum += %left * %right\n")));
+}
+
+// A warp has 64 x 32 elements, a lane 8 rows and 8 columns of them.
+TEST(ProgramTest, WalksCountWhatLanesCompute) {
+  const Program program = lane_program();
+  const int64_t sums = 64;
+  const int64_t rows = 8 * 4;  // A chunk of four elements of each.
+  const int64_t columns = 8;   // One element of each.
+  const int64_t addresses = 16;
+  EXPECT_EQ(program::fragment_words(program), sums + rows + columns + columns + addresses);
+  const program::Traffic traffic = program::traffic(program);
+  // 8 x 9 tiles in 13 steps of 16.
+  EXPECT_EQ(traffic.products, 8.0 * 9 * 13 * 128 * 64 * 16);
+  EXPECT_EQ(traffic.matrix_instructions, traffic.products / 32);
+  // Every lane reads 16 elements of 4 bytes for each step along k.
+  EXPECT_EQ(traffic.shared_read_bytes, 8.0 * 9 * 13 * 16 * 128 * 16 * 4);
+}
+
+TEST(ProgramTest, RulesOfLanesNameTheirNumbers) {
+  const auto broken = [](auto&& change) {
+    return rule_broken_by(lane_program(), [&](Program& p) {
+      for (program::Step& step : p.steps) {
+        if (auto* contract = std::get_if<program::Contract>(&step)) change(p, *contract);
+      }
+    });
+  };
+  EXPECT_EQ(broken([](Program&, program::Contract&) {}), "");
+  EXPECT_THAT(broken([](Program&, auto& c) { c.fn = ContractFn::kLogSumExp; }),
+              HasSubstr("lanes keep one value of each accumulator (value 2, limit 1 values"));
+  EXPECT_THAT(broken([](Program& p, auto&) { tile(p, 1).in_order = false; }),
+              HasSubstr("lanes read a transposed tile in order, and no other tile is read so"));
+  EXPECT_THAT(broken([](Program& p, auto&) { tile(p, 0).in_order = true; }),
+              HasSubstr("lanes read a transposed tile in order, and no other tile is read so"));
+  EXPECT_THAT(broken([](Program& p, auto& c) {
+                c.unit = program::Unit::kMatrix;
+                c.fn = ContractFn::kMax;
+                tile(p, 1).in_order = false;
+              }),
+              HasSubstr("matrix instructions compute sums of products alone"));
+}
+
 TEST(ProgramTest, WalksCountBlocksBytesAndInstructions) {
   const Program program = linear_program();
   EXPECT_EQ(block_count(program), 8 * 9);

@@ -216,6 +216,27 @@ TEST(LaneFunctions, SelectTakesEitherSideInEveryWidth) {
 }
 
 /// Every pair of types, on every value that pairs of types treat differently.
+// TF32 has 10 bits behind the point, and the exponents of f32.
+TEST(LaneFunctions, Tf32IsTheNearestOfElevenBits) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const auto rounded = [](float x) {
+    Register lanes{};
+    put(&lanes, std::vector<float>{x});
+    tf32_lanes()(lanes.data(), lanes.data(), nullptr, nullptr);
+    return get<float>(lanes, 7);
+  };
+  EXPECT_EQ(rounded(1.0F + 0x1p-10F), 1.0F + 0x1p-10F);
+  EXPECT_EQ(rounded(1.0F + 0x1p-12F), 1.0F);
+  EXPECT_EQ(rounded(1.0F + 0x1p-11F), 1.0F + 0x1p-10F) << "away from zero";
+  EXPECT_EQ(rounded(-1.0F - 0x1p-11F), -1.0F - 0x1p-10F);
+  EXPECT_EQ(rounded(1.0F + 0x1p-11F - 0x1p-23F), 1.0F);
+  EXPECT_EQ(rounded(0x1p-136F), 0x1p-136F);
+  EXPECT_EQ(rounded(0x1p-138F), 0.0F);
+  EXPECT_EQ(rounded(std::numeric_limits<float>::max()), kInfinity);
+  EXPECT_EQ(rounded(-kInfinity), -kInfinity);
+  EXPECT_TRUE(std::isnan(rounded(std::bit_cast<float>(0x7fffffffU))));
+}
+
 TEST(LaneFunctions, CastsFollowTheReference) {
   const std::vector<double> values = {
       0.0,    -0.0,   1.0,   -1.0,  0.4,   -0.6,   2.5,      127.9,     128.0,
