@@ -74,9 +74,9 @@ enum class OuterReduction : uint8_t {
 
 /// The loops of a segment and how they address its tensors: first the row dimensions, then the
 /// column dimensions, each from the outermost to the innermost. Of a contraction, the columns are
-/// the axes that only one operand has, the one of the innermost axis where both have some; all
-/// other axes of its result are rows. Inner reductions remove the
-/// columns. Outer reductions remove the rows or, next to other reductions, all dimensions. A
+/// the axes that only one operand has, the one of the innermost axis where both have some, or those
+/// of them that reductions remove; all other axes of its result are rows. Inner reductions remove
+/// the columns. Outer reductions remove the rows or, next to other reductions, all dimensions. A
 /// segment may have both kinds. Without inner reductions the columns are the dimensions that outer
 /// ones keep. Without any reduction all dimensions are columns, so all elements form one row.
 struct IterationSpace {

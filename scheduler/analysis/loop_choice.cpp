@@ -299,8 +299,11 @@ class LoopChooser {
       return reject_space("an output has other axes than the contraction", result,
                           "give what has other axes a fusion of its own");
     }
+    if (!reduced_by_.empty()) {
+      if (auto rejection = choose_reduced(left, columns, both)) return rejection;
+    }
     std::ranges::stable_partition(walked, [&](uint32_t node) { return contains(both, node); });
-    if (!reduced_by_.empty()) return choose_reduced(left, columns);
+    if (!reduced_by_.empty()) return std::nullopt;
     for (const uint32_t node : walked | std::views::reverse) {
       if (contains(both, node)) continue;
       if (contains(left, node)) columns = left;
@@ -309,21 +312,28 @@ class LoopChooser {
     return std::nullopt;
   }
 
-  /// Makes the axes that all reductions beside a contraction remove its columns: those that only
-  /// the left operand has, or only the right one, which are in `columns`.
-  std::optional<Rejection> choose_reduced(std::vector<uint32_t> left,
-                                          std::vector<uint32_t>& columns) {
-    std::ranges::sort(left);
-    std::vector<uint32_t> right = columns;
-    std::ranges::sort(right);
+  /// Makes the axes that all reductions beside a contraction remove its columns: axes that only
+  /// the left operand has, or only the right one, which are in `columns`. Of a part of an operand's
+  /// axes, the others join those of the batch, `both`: each of their elements is a contraction of
+  /// its own, with other columns and the same rows.
+  std::optional<Rejection> choose_reduced(const std::vector<uint32_t>& left,
+                                          std::vector<uint32_t>& columns,
+                                          std::vector<uint32_t>& both) {
     const auto& [first, nodes] = *reduced_by_.begin();
+    const auto has_all = [&](const std::vector<uint32_t>& operand) {
+      return std::ranges::all_of(nodes, [&](uint32_t node) { return contains(operand, node); });
+    };
+    const std::vector<uint32_t>& reduced_operand = has_all(left) ? left : columns;
     for (const auto& [result, removed] : reduced_by_) {
-      if (removed == nodes && !nodes.empty() && (nodes == left || nodes == right)) continue;
+      if (removed == nodes && !nodes.empty() && has_all(reduced_operand)) continue;
       return reject_space(
           fmt::format("reduction {} beside a contraction removes other axes than those of one "
                       "operand",
                       result),
           result, "none needed where the graph may be cut: another kernel reduces");
+    }
+    for (const uint32_t node : reduced_operand) {
+      if (!contains(nodes, node)) both.push_back(node);
     }
     columns = nodes;
     out_.inner = true;

@@ -45,9 +45,11 @@ double least_time_of_rows(const SegmentFacts& facts, const DeviceLimits& limits)
 }
 
 /// The first of the families' rejections, if all reject the group.
-std::optional<Rejection> refusal_of_all(const SegmentFacts& facts, const FamilySet& families) {
-  // Rows and columns may get a kernel each.
+std::optional<Rejection> refusal_of_all(const SegmentFacts& facts, const DeviceLimits& limits,
+                                        const FamilySet& families) {
+  // Rows and columns may get a kernel each, and so may parts of rows and what combines them.
   if (facts.has_reduction() && facts.has_outer()) return std::nullopt;
+  if (facts.space.contraction && !part_counts(facts, limits).empty()) return std::nullopt;
   std::optional<Rejection> first;
   for (const Family& family : families) {
     auto refusal = refusal_of(family, facts);
@@ -95,7 +97,7 @@ GroupVerdict GroupJudge::analysed(std::span<const NodeId> group, Fusion graph,
     verdict.rejection = std::move(*refusal);
     return verdict;
   }
-  if (auto refusal = refusal_of_all(*facts, families_)) {
+  if (auto refusal = refusal_of_all(*facts, limits_, families_)) {
     verdict.rejection = std::move(*refusal);
     return verdict;
   }

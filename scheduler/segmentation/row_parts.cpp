@@ -9,6 +9,7 @@
 #include "fusion_ir/operand_walk.h"
 #include "scheduler/analysis/partial_results.h"
 #include "scheduler/cost/row_estimate.h"
+#include "scheduler/families/matmul.h"
 #include "scheduler/families/row_rules.h"
 
 namespace sinter {
@@ -87,9 +88,15 @@ class PartsBuilder {
   std::map<ValueId, ValueId> in_plan_;
 };
 
-/// Axes of a reduction's operand that are kept.
+/// Axes of the first operand that the op removes: a reduction, or a take of one element.
+std::vector<int> removed_axes(const Op& op) {
+  if (const auto* take = std::get_if<TakeOp>(&op.kind)) return {take->axis};
+  return reduced_axes(op.kind);
+}
+
+/// Its other axes.
 std::vector<int> kept_axes(const Fusion& fusion, const Op& op) {
-  const std::vector<int>& reduced = reduced_axes(op.kind);
+  const std::vector<int> reduced = removed_axes(op);
   std::vector<int> kept;
   for (int axis = 0; axis < std::ssize(fusion.values[op.operands[0]].shape); ++axis) {
     if (std::ranges::find(reduced, axis) == reduced.end()) kept.push_back(axis);
@@ -97,10 +104,10 @@ std::vector<int> kept_axes(const Fusion& fusion, const Op& op) {
   return kept;
 }
 
-/// Number of operand elements per result of a reduction.
+/// Number of operand elements per result.
 int64_t reduced_elements(const Fusion& fusion, const Op& op) {
   int64_t elements = 1;
-  for (const int axis : reduced_axes(op.kind))
+  for (const int axis : removed_axes(op))
     elements *= size_of(fusion.values[op.operands[0]].shape[static_cast<size_t>(axis)]);
   return elements;
 }
@@ -136,8 +143,14 @@ class Splitting {
   std::optional<RowParts> run() {
     for (const OpId id : facts_.fusion.op_ids()) {
       const Op& op = facts_.fusion.ops[id];
-      if (!is_reduction(op.kind)) continue;
-      if (!split(op) || !has_types_of(op)) return std::nullopt;
+      if (std::holds_alternative<TakeOp>(op.kind)) {
+        if (!split_take(op)) return std::nullopt;
+      } else if (is_reduction(op.kind) && !split(op)) {
+        return std::nullopt;
+      } else if (!is_reduction(op.kind)) {
+        continue;
+      }
+      if (!has_types_of(op)) return std::nullopt;
     }
     for (const ValueId output : facts_.fusion.outputs)
       second_.write(second_.copy(output), output, facts_.fusion.layout_of(output));
@@ -147,11 +160,12 @@ class Splitting {
   }
 
  private:
-  /// A reduction's operand as [kept axes, parts, elements of a part], or, for reductions over rows,
-  /// [parts, elements of a part, kept axes]: in either order, partial results are contiguous.
-  ValueId in_parts(const Op& op) {
+  /// The operand of an op, `made` in the first graph, as [kept axes, parts, elements of a part],
+  /// or, for reductions over rows, [parts, elements of a part, kept axes]: in either order, partial
+  /// results are contiguous.
+  ValueId in_parts(const Op& op, ValueId made) {
     const std::vector<int> kept = kept_axes(facts_.fusion, op);
-    const std::vector<int>& reduced = reduced_axes(op.kind);
+    const std::vector<int> reduced = removed_axes(op);
     const Shape& kept_shape = facts_.fusion.values[op.results.front()].shape;
     const Shape of_parts = {Extent(parts_), Extent(reduced_elements(facts_.fusion, op) / parts_)};
     const auto joined = [&](const auto& first, const auto& second) {
@@ -161,7 +175,6 @@ class Splitting {
     };
     const std::vector<int> order = parts_lead_ ? joined(reduced, kept) : joined(kept, reduced);
     FusionBuilder& b = first_.builder();
-    ValueId made = first_.copy(op.operands[0]);
     if (!std::ranges::is_sorted(order)) made = b.permute(made, order);
     return b.reshape(made,
                      parts_lead_ ? joined(of_parts, kept_shape) : joined(kept_shape, of_parts));
@@ -202,7 +215,8 @@ class Splitting {
     const auto kept = static_cast<int>(facts_.fusion.values[op.results.front()].shape.size());
     const int inner = parts_lead_ ? 1 : kept + 1;
     const bool is_index = is_index_reduction(op.kind);
-    const std::vector<ValueId> made = reduce_part(first_.builder(), op.kind, in_parts(op), inner);
+    const std::vector<ValueId> made =
+        reduce_part(first_.builder(), op.kind, in_parts(op, first_.copy(op.operands[0])), inner);
     std::vector<ValueId> read;
     for (size_t i = 0; i < made.size(); ++i) {
       const ValueId name = i < op.results.size() ? op.results[i] : op.operands[0];
@@ -216,6 +230,33 @@ class Splitting {
     return true;
   }
 
+  /// An element of a row is the sum of the elements at its index, in the part that has it: all
+  /// others count as zero.
+  bool split_take(const Op& op) {
+    const int64_t elements = reduced_elements(facts_.fusion, op);
+    if (elements == 0 || elements % parts_ != 0) return false;
+    const int axis = removed_axes(op).front();
+    FusionBuilder& a = first_.builder();
+    const ValueId x = first_.copy(op.operands[0]);
+    const ValueId index = first_.copy(op.operands[1]);
+    const Shape shape = a.fusion().values[x].shape;
+    const ValueId place = a.iota(shape, axis, a.fusion().values[index].type);
+    const ValueId is_taken = a.pointwise(
+        PointwiseFn::kEq, {place, a.broadcast(index, shape, kept_axes(facts_.fusion, op))});
+    const DType type = compute_type(a.fusion().values[x].type);
+    const ValueId zero = is_float(type) ? a.constant(0.0, type) : a.constant_integer(0, type);
+    const ValueId taken =
+        a.select(is_taken, a.cast(x, type), a.broadcast(zero, shape, std::vector<int>{}));
+    const auto kept = static_cast<int>(shape.size()) - 1;
+    const ValueId partial = a.sum(in_parts(op, taken), {kept + 1});
+    const auto passed = pass(partial, op.results[0]);
+    if (!passed) return false;
+    FusionBuilder& b = second_.builder();
+    const DType result = facts_.fusion.values[op.results[0]].type;
+    second_.define(op.results[0], b.cast(b.sum(*passed, {kept}), result));
+    return true;
+  }
+
   const SegmentFacts& facts_;
   const int64_t parts_;
   const bool parts_lead_;  ///< The axis of the parts is the first one, not the last.
@@ -225,15 +266,21 @@ class Splitting {
   std::set<ValueId> names_;  ///< Values whose partial results are passed.
 };
 
-bool gathers(const Fusion& fusion) {
-  return std::ranges::any_of(fusion.ops,
-                             [](const Op& op) { return std::holds_alternative<TakeOp>(op.kind); });
+/// True if the segment gathers elements otherwise than by one index for each row of a contraction.
+bool gathers(const SegmentFacts& facts) {
+  return std::ranges::any_of(facts.fusion.ops, [&](const Op& op) {
+    if (!std::holds_alternative<TakeOp>(op.kind)) return false;
+    const ValueId result = op.results[0];
+    return !facts.space.contraction || !facts.space.dependence[op.operands[0]].columns ||
+           facts.space.dependence[result].columns ||
+           facts.fusion.values[result].type == DType::kBool;
+  });
 }
 
 /// True if no reduction takes elements that depend on another one, and no output has elements.
 /// Reductions over the rows are split only if blocks cannot leave partial results of them.
 bool splits(const SegmentFacts& facts) {
-  if (gathers(facts.fusion) || facts.last_stage > 0) return false;
+  if (gathers(facts) || facts.last_stage > 0) return false;
   if (facts.has_outer()) {
     const bool follow = std::ranges::all_of(
         facts.fusion.outputs, [&](ValueId output) { return facts.is_after_rows(output); });
@@ -263,7 +310,28 @@ PartRange wanted_parts(int64_t before, int64_t length, int64_t behind, const Dev
           .most = std::min(kPartsPerSm.back() * limits.sm_count / apart, possible)};
 }
 
+namespace {
+
+/// Numbers of parts of rows of a contraction that are longer than a tile, of which each reduces its
+/// part of a row: the widest parts that fit a tile of so many columns, of half of them, and so on.
+std::vector<int64_t> parts_of_contraction(const SegmentFacts& facts) {
+  constexpr int64_t kNarrowest = 64;
+  std::vector<int64_t> out;
+  const int64_t columns = facts.space.columns;
+  if (!splits(facts) || columns <= kMostMatmulColumns) return out;
+  for (int64_t tile = kMostMatmulColumns; tile >= kNarrowest; tile /= 2) {
+    // A row that is reduced has an even number of columns (refuse_matmul).
+    int64_t width = tile;
+    while (width > tile / 2 && columns % width != 0) width -= 2;
+    if (width > tile / 2) out.push_back(columns / width);
+  }
+  return out;
+}
+
+}  // namespace
+
 std::vector<int64_t> part_counts(const SegmentFacts& facts, const DeviceLimits& limits) {
+  if (facts.space.contraction) return parts_of_contraction(facts);
   const bool over_rows = facts.has_outer();
   const int64_t length = over_rows ? facts.space.rows : facts.space.columns;
   const int64_t shortest = over_rows ? kFewestRows : kShortestPart;

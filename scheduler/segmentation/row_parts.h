@@ -31,13 +31,14 @@ struct RowParts {
 /// strides, and tuples.
 ///
 /// Returns no value if the segment reduces along its columns and over its rows; if elements of a
-/// row depend on its reductions, are stored or gathered; or if the reduced axes cannot be split in
-/// that many parts.
+/// row depend on its reductions, are stored or gathered, but for one that a row of a contraction
+/// picks; or if the reduced axes cannot be split in that many parts.
 std::optional<RowParts> rows_in_parts(const SegmentFacts& facts, int64_t parts);
 
 /// Numbers of parts worth trying, ascending. Each splits the reduced axes evenly. They are the
 /// nearest to numbers that give an SM a few rows of a thousand elements or more. None if the rows
-/// fill the device, or are short.
+/// fill the device, or are short. Of rows of a contraction that are longer than a tile, they are
+/// those whose parts are as wide as tiles.
 std::vector<int64_t> part_counts(const SegmentFacts& facts, const DeviceLimits& limits);
 
 /// The number of elements of a part is a multiple of this if possible: vector widths of all types

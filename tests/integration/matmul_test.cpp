@@ -129,6 +129,30 @@ TEST(MatmulInterpreterTest, PrecisionsOfF32AreRight) {
   }
 }
 
+/// Loss of a language model's head: -log softmax(x w^T)[label], with the logits rounded to bf16.
+Fusion head_loss() {
+  FusionBuilder b("head_loss");
+  const Extent m = b.symbol("M");
+  const Extent k = b.symbol("K");
+  const Extent n = b.symbol("N");
+  const ValueId x = b.input(DType::kBF16, {m, k});
+  const ValueId w = b.input(DType::kBF16, {n, k});
+  const ValueId label = b.input(DType::kI32, {m});
+  b.output(cross_entropy(b, b.cast(b.linear(x, w), DType::kBF16), label), "loss");
+  return b.build();
+}
+
+/// Queries of eight heads, each normalised by its root mean square.
+Fusion normalised_heads() {
+  FusionBuilder b("normalised_heads");
+  const Extent m = b.symbol("M");
+  const Extent k = b.symbol("K");
+  const ValueId x = b.input(DType::kBF16, {m, k});
+  const ValueId heads = b.reshape(b.linear(x, b.input(DType::kBF16, {1024, k})), {m, 8, 128});
+  b.output(rms_norm(b, heads, {.output = DType::kBF16}).y);
+  return b.build();
+}
+
 TEST(MatmulInterpreterTest, RowsOfF32ProductsAreReduced) {
   expect_right(parsed(R"(
   %v0 a : f32[M, K] = input
@@ -139,6 +163,37 @@ TEST(MatmulInterpreterTest, RowsOfF32ProductsAreReduced) {
   return %v2, %v4
 )"),
                "H200", 3);
+}
+
+/// Checks the plan, which has so many kernels, the first of them of the family.
+void expect_plan_right(const Fusion& fusion, const ExtentValues& extents, size_t kernels,
+                       std::string_view device = "H200") {
+  SCOPED_TRACE(fusion.name);
+  const FamilySet families = builtin_families();
+  const auto planned = plan(fusion, extents, *find_device(device), kContracts);
+  ASSERT_TRUE(planned) << planned.error().text();
+  ASSERT_EQ(planned->kernels.size(), kernels);
+  EXPECT_EQ(planned->kernels.front().chosen().schedule.family, kMatmul);
+  const auto check = check_on_host(fusion, planned->binding, *planned,
+                                   sample_inputs(fusion, planned->binding, 1), families, {});
+  ASSERT_TRUE(check) << check.error().text();
+  EXPECT_TRUE(check->passed()) << check->text();
+}
+
+// Rows longer than any cluster's tiles: each tile leaves partial results of its part of a row, and
+// the product is never in memory. 8,200 columns are 41 parts of 200.
+TEST(MatmulInterpreterTest, RowScalarsOfLongRowsAreReducedInParts) {
+  for (const int64_t columns : {8192, 8200}) {
+    for (const char* device : {"H200", "A100"}) {
+      expect_plan_right(head_loss(), {{"M", 40}, {"K", 32}, {"N", columns}}, 2, device);
+    }
+  }
+}
+
+// Rows of heads: the parts of a row are reduced, and each of them is stored.
+TEST(MatmulInterpreterTest, GroupsOfARowAreReduced) {
+  for (const int64_t rows : {100, 333})
+    expect_plan_right(normalised_heads(), {{"M", rows}, {"K", 40}}, 1);
 }
 
 TEST(MatmulInterpreterTest, BatchesAndSeveralContractedAxesAreRight) {
