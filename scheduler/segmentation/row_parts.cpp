@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "fusion_ir/fusion_builder.h"
@@ -131,6 +132,12 @@ std::set<int64_t> divisors(const Fusion& fusion, const Op& op) {
   return out;
 }
 
+/// True for outputs of all elements of a contraction's rows, which the kernel of the parts stores:
+/// another one would have to read the result of the contraction.
+bool is_stored_by_parts(const SegmentFacts& facts, ValueId output) {
+  return facts.space.contraction && facts.is_tile(output) && facts.level[output] == 0;
+}
+
 class Splitting {
  public:
   Splitting(const SegmentFacts& facts, int64_t parts)
@@ -141,6 +148,10 @@ class Splitting {
         second_(facts, "finish") {}
 
   std::optional<RowParts> run() {
+    // Partial results may be listed under a value that is stored too.
+    for (const ValueId output : facts_.fusion.outputs) {
+      if (is_stored_by_parts(facts_, output)) names_.insert(output);
+    }
     for (const OpId id : facts_.fusion.op_ids()) {
       const Op& op = facts_.fusion.ops[id];
       if (std::holds_alternative<TakeOp>(op.kind)) {
@@ -152,8 +163,10 @@ class Splitting {
       }
       if (!has_types_of(op)) return std::nullopt;
     }
-    for (const ValueId output : facts_.fusion.outputs)
-      second_.write(second_.copy(output), output, facts_.fusion.layout_of(output));
+    for (const ValueId output : facts_.fusion.outputs) {
+      PartsBuilder& writer = is_stored_by_parts(facts_, output) ? first_ : second_;
+      writer.write(writer.copy(output), output, facts_.fusion.layout_of(output));
+    }
     out_.parts = first_.take();
     out_.finish = second_.take();
     return std::move(out_);
@@ -238,8 +251,10 @@ class Splitting {
     const int axis = removed_axes(op).front();
     FusionBuilder& a = first_.builder();
     const ValueId x = first_.copy(op.operands[0]);
-    const ValueId index = first_.copy(op.operands[1]);
+    ValueId index = first_.copy(op.operands[1]);
     const Shape shape = a.fusion().values[x].shape;
+    // A cast gives the nearest i32, which no index of the axis is equal to.
+    if (elements < std::numeric_limits<int32_t>::max()) index = a.cast(index, DType::kI32);
     const ValueId place = a.iota(shape, axis, a.fusion().values[index].type);
     const ValueId is_taken = a.pointwise(
         PointwiseFn::kEq, {place, a.broadcast(index, shape, kept_axes(facts_.fusion, op))});
@@ -277,8 +292,9 @@ bool gathers(const SegmentFacts& facts) {
   });
 }
 
-/// True if no reduction takes elements that depend on another one, and no output has elements.
-/// Reductions over the rows are split only if blocks cannot leave partial results of them.
+/// True if no reduction takes elements that depend on another one, and no output has elements that
+/// the second kernel would store. Reductions over the rows are split only if blocks cannot leave
+/// partial results of them.
 bool splits(const SegmentFacts& facts) {
   if (gathers(facts) || facts.last_stage > 0) return false;
   if (facts.has_outer()) {
@@ -289,9 +305,13 @@ bool splits(const SegmentFacts& facts) {
     return !facts.has_reduction() && follow && !totals &&
            check_outer_reductions(facts, "parts").has_value();
   }
-  return facts.has_reduction() &&
-         std::ranges::none_of(facts.space.output_coverage,
-                              [](const Dependence& coverage) { return coverage.columns; });
+  if (!facts.has_reduction()) return false;
+  for (size_t i = 0; i < facts.fusion.outputs.size(); ++i) {
+    if (facts.space.output_coverage[i].columns &&
+        !is_stored_by_parts(facts, facts.fusion.outputs[i]))
+      return false;
+  }
+  return true;
 }
 
 }  // namespace

@@ -31,8 +31,9 @@ struct RowParts {
 /// strides, and tuples.
 ///
 /// Returns no value if the segment reduces along its columns and over its rows; if elements of a
-/// row depend on its reductions, are stored or gathered, but for one that a row of a contraction
-/// picks; or if the reduced axes cannot be split in that many parts.
+/// row depend on its reductions, are stored or gathered; or if the reduced axes cannot be split in
+/// that many parts. Behind a contraction, elements that depend on no reduction may be stored, and
+/// each row may pick one.
 std::optional<RowParts> rows_in_parts(const SegmentFacts& facts, int64_t parts);
 
 /// Numbers of parts worth trying, ascending. Each splits the reduced axes evenly. They are the

@@ -165,15 +165,18 @@ TEST(MatmulInterpreterTest, RowsOfF32ProductsAreReduced) {
                "H200", 3);
 }
 
-/// Checks the plan, which has so many kernels, the first of them of the family.
-void expect_plan_right(const Fusion& fusion, const ExtentValues& extents, size_t kernels,
+/// Checks the plan, whose first kernel contracts: rows in parts, if `in_parts`, with a second
+/// kernel that combines them.
+void expect_plan_right(const Fusion& fusion, const ExtentValues& extents, bool in_parts,
                        std::string_view device = "H200") {
-  SCOPED_TRACE(fusion.name);
+  SCOPED_TRACE(fmt::format("{} on {}", fusion.name, device));
   const FamilySet families = builtin_families();
   const auto planned = plan(fusion, extents, *find_device(device), kContracts);
   ASSERT_TRUE(planned) << planned.error().text();
-  ASSERT_EQ(planned->kernels.size(), kernels);
-  EXPECT_EQ(planned->kernels.front().chosen().schedule.family, kMatmul);
+  ASSERT_EQ(planned->kernels.size(), in_parts ? 2U : 1U);
+  const KernelPlan& first = planned->kernels.front();
+  EXPECT_EQ(first.chosen().schedule.family, kMatmul);
+  EXPECT_EQ(first.row_parts > 0, in_parts);
   const auto check = check_on_host(fusion, planned->binding, *planned,
                                    sample_inputs(fusion, planned->binding, 1), families, {});
   ASSERT_TRUE(check) << check.error().text();
@@ -183,17 +186,28 @@ void expect_plan_right(const Fusion& fusion, const ExtentValues& extents, size_t
 // Rows longer than any cluster's tiles: each tile leaves partial results of its part of a row, and
 // the product is never in memory. 8,200 columns are 41 parts of 200.
 TEST(MatmulInterpreterTest, RowScalarsOfLongRowsAreReducedInParts) {
-  for (const int64_t columns : {8192, 8200}) {
-    for (const char* device : {"H200", "A100"}) {
-      expect_plan_right(head_loss(), {{"M", 40}, {"K", 32}, {"N", columns}}, 2, device);
-    }
-  }
+  for (const int64_t columns : {8192, 8200})
+    expect_plan_right(head_loss(), {{"M", 40}, {"K", 32}, {"N", columns}}, true);
+  expect_plan_right(head_loss(), {{"M", 40}, {"K", 32}, {"N", 8192}}, true, "A100");
+}
+
+// The kernel of the parts also stores what depends on no reduction.
+TEST(MatmulInterpreterTest, ElementsAreStoredBesideRowScalars) {
+  FusionBuilder b("statistics");
+  const Extent m = b.symbol("M");
+  const ValueId x = b.input(DType::kBF16, {m, 32});
+  const ValueId product = b.linear(x, b.input(DType::kBF16, {8192, 32}));
+  b.output(b.cast(product, DType::kBF16), "y");
+  b.output(b.amax(product, {1}), "largest");
+  b.output(b.reduce(ReduceFn::kArgMax, product, {1}), "place");
+  const Fusion fusion = b.build();
+  for (const char* device : {"H200", "A100"}) expect_plan_right(fusion, {{"M", 40}}, true, device);
 }
 
 // Rows of heads: the parts of a row are reduced, and each of them is stored.
 TEST(MatmulInterpreterTest, GroupsOfARowAreReduced) {
   for (const int64_t rows : {100, 333})
-    expect_plan_right(normalised_heads(), {{"M", rows}, {"K", 40}}, 1);
+    expect_plan_right(normalised_heads(), {{"M", rows}, {"K", 40}}, false);
 }
 
 TEST(MatmulInterpreterTest, BatchesAndSeveralContractedAxesAreRight) {

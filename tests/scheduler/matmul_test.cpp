@@ -75,6 +75,33 @@ TEST(MatmulTest, EveryTypeIsContracted) {
             kMatmul);
 }
 
+// Heads are parts of a batch that share the rows, so that tiles of both are walked in groups.
+TEST(MatmulTest, PartsOfARowAreABatch) {
+  const SegmentFacts facts = facts_of(parse_fusion(R"(fusion @heads {
+  %v0 x : bf16[1000, 64] = input
+  %v1 w : bf16[1024, 64] = input
+  %v2 : f32[1000, 1024] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
+  %v3 : f32[1000, 8, 128] = reshape %v2
+  %v4 : f32[1000, 8] = reduce.max %v3 over(2)
+  %v5 : f32[1000, 8, 128] = broadcast %v4 axes(0, 1)
+  %v6 : f32[1000, 8, 128] = sub %v3, %v5
+  return %v6
+})")
+                                          .value());
+  EXPECT_EQ(facts.space.contraction->batch_dimensions, 1U);
+  EXPECT_EQ(facts.space.rows, 8 * 1000);
+  EXPECT_EQ(facts.space.columns, 128);
+  const Proposal proposal = propose_matmul(facts, *find_device("A100"));
+  ASSERT_FALSE(proposal.candidates.empty());
+  const auto wide = std::ranges::find_if(proposal.candidates, [](const auto& candidate) {
+    const auto& own = std::get<MatmulParameters>(candidate.schedule.parameters);
+    return own.tile_rows == 64 && own.tile_columns == 128;
+  });
+  ASSERT_NE(wide, proposal.candidates.end());
+  EXPECT_THAT(print(matmul_program(facts, wide->schedule)),
+              HasSubstr("for block n by 128, m by 64, batch by 1 group 8 {"));
+}
+
 TEST(MatmulTest, EightBitFloatsNeedTheirInstruction) {
   const Product product{.left = DType::kF8E4M3, .right = DType::kF8E5M2};
   EXPECT_EQ(family_of(product, "RTX 4090"), kMatmul);

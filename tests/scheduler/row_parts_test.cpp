@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 
+#include "fusion_ir/composites.h"
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/printer.h"
 #include "fusion_ir/verifier.h"
@@ -134,6 +135,40 @@ TEST(RowParts, AreOfColumnsWhereBlocksLeaveNoPartialResults) {
   // Sums of one run of columns are dealt to blocks as they are.
   EXPECT_EQ(rows_in_parts(canned_facts("column_sum", 4096, 64), 16), std::nullopt);
   EXPECT_TRUE(rows_in_parts(canned_facts("batch_norm_statistics", 4096, 64), 16));
+}
+
+/// Loss of a language model's head, whose logits `store` keeps.
+Fusion head_loss(int64_t vocabulary, bool store) {
+  FusionBuilder b("head_loss");
+  const ValueId x = b.input(DType::kBF16, {4096, 64});
+  const ValueId w = b.input(DType::kBF16, {vocabulary, 64});
+  const ValueId logits = b.cast(b.linear(x, w), DType::kBF16);
+  b.output(cross_entropy(b, logits, b.input(DType::kI64, {4096})), "loss");
+  if (store) b.output(logits, "logits");
+  return b.build();
+}
+
+// A tile reduces its part of a row of a contraction, and the result is in no memory unless it is an
+// output: the second kernel reads partial results alone.
+TEST(RowParts, OfContractionsAreAsWideAsTiles) {
+  EXPECT_THAT(part_counts(facts_of(head_loss(50304, false)), h200()),
+              ElementsAre(50304 / 192, 50304 / 128, 50304 / 64));
+  EXPECT_THAT(part_counts(facts_of(head_loss(8200, false)), h200()),
+              ElementsAre(8200 / 200, 8200 / 100, 8200 / 50));
+  EXPECT_THAT(part_counts(facts_of(head_loss(256, false)), h200()), IsEmpty());
+  EXPECT_THAT(part_counts(facts_of(head_loss(50257, false)), h200()), IsEmpty());
+  for (const bool store : {false, true}) {
+    const auto split = rows_in_parts(facts_of(head_loss(8192, store)), 32);
+    ASSERT_TRUE(split);
+    EXPECT_THAT(split->passed, SizeIs(3)) << "maxima, sums and the logits of the labels";
+    for (const RowParts::Passed& passed : split->passed) EXPECT_EQ(passed.bytes, 4096 * 32 * 4);
+    EXPECT_THAT(split->finish.fusion.inputs, SizeIs(3));
+    EXPECT_THAT(split->parts.fusion.outputs, SizeIs(store ? 4 : 3));
+    const auto parts = analyse(split->parts.fusion);
+    ASSERT_TRUE(parts) << parts.error().rule;
+    EXPECT_EQ(parts->space.contraction->batch_dimensions, 1U);
+    EXPECT_EQ(parts->space.columns, 256);
+  }
 }
 
 TEST(RowParts, ArePinnedAway) {

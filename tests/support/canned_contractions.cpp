@@ -34,6 +34,40 @@ Fusion linear_rms_norm() {
   return m.b.build();
 }
 
+/// Rows of eight heads, each normalised by itself.
+Fusion linear_head_norm() {
+  LinearBuilder m("linear_head_norm");
+  constexpr int64_t kHeads = 8;
+  constexpr int64_t kWidth = 64;
+  const ValueId x = m.b.input(DType::kBF16, {m.rows, m.cols}, "x");
+  const ValueId w = m.b.input(DType::kBF16, {kHeads * kWidth, m.cols}, "w");
+  const ValueId heads = m.b.reshape(m.b.linear(x, w), {m.rows, kHeads, kWidth});
+  m.b.output(rms_norm(m.b, heads, {.output = DType::kBF16}).y, "y");
+  return m.b.build();
+}
+
+Fusion linear_cross_entropy() {
+  LinearBuilder m("linear_cross_entropy");
+  const ValueId logits = m.b.cast(m.product(), DType::kBF16, "logits");
+  m.b.output(cross_entropy(m.b, logits, m.b.input(DType::kI64, {m.rows}, "labels")), "loss");
+  return m.b.build();
+}
+
+/// Logits, and the statistics of their rows that a backward pass needs.
+Fusion linear_logsumexp() {
+  LinearBuilder m("linear_logsumexp");
+  const ValueId logits = m.b.cast(m.product(), DType::kBF16, "logits");
+  m.b.output(logits);
+  m.b.output(logsumexp(m.b, logits), "statistics");
+  return m.b.build();
+}
+
+Fusion linear_f32() {
+  LinearBuilder m("linear_f32");
+  m.b.output(m.b.add(m.product({}, DType::kF32), m.row(DType::kF32, "bias")), "y");
+  return m.b.build();
+}
+
 Fusion linear_tf32() {
   LinearBuilder m("linear_tf32");
   m.b.output(m.product({.precision = ContractPrecision::kTf32x3}, DType::kF32), "y");
@@ -61,6 +95,12 @@ std::vector<CannedFusion> canned_contractions() {
       {"linear_bias_gelu", linear_bias_gelu, small_matrix(), large,
        "pointwise functions of a matrix product"},
       {"linear_rms_norm", linear_rms_norm, small_matrix(), large, "a norm of a matrix product"},
+      {"linear_head_norm", linear_head_norm, small_matrix(), large, "a norm of parts of its rows"},
+      {"linear_cross_entropy", linear_cross_entropy, small_matrix(), matrix_extents(2048, 8192),
+       "a loss of long rows that are in no memory"},
+      {"linear_logsumexp", linear_logsumexp, small_matrix(), matrix_extents(2048, 8200),
+       "a matrix product, and a value for each of its long rows"},
+      {"linear_f32", linear_f32, small_matrix(), large, "a product of f32"},
       {"linear_tf32", linear_tf32, small_matrix(), large, "a product of f32 in parts"},
       {"log_matmul", log_matmul, small_matrix(), large, "a contraction of logarithms"},
       {"max_plus", max_plus, small_matrix(), large, "a maximum of sums"},
