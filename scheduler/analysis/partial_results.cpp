@@ -116,6 +116,26 @@ std::vector<ValueId> combine_parts(FusionBuilder& builder, const OpKind& kind,
   unreachable();
 }
 
+ValueId taken_elements(FusionBuilder& builder, ValueId x, ValueId index, int axis, int64_t first) {
+  const Shape shape = builder.fusion().values[x].shape;
+  const int64_t end = first + shape[static_cast<size_t>(axis)].constant();
+  // A cast gives the nearest i32, which no index of the axis is equal to.
+  if (end < std::numeric_limits<int32_t>::max()) index = builder.cast(index, DType::kI32);
+  const DType counted = builder.fusion().values[index].type;
+  ValueId place = builder.iota(shape, axis, counted);
+  if (first > 0) place = builder.add(place, builder.constant_integer(first, counted));
+  std::vector<int> others;
+  for (int other = 0; other < std::ssize(shape); ++other) {
+    if (other != axis) others.push_back(other);
+  }
+  const ValueId is_taken = builder.pointwise(
+      PointwiseFn::kEq, {place, builder.broadcast(index, shape, std::move(others))});
+  const DType type = compute_type(builder.fusion().values[x].type);
+  const ValueId zero =
+      is_float(type) ? builder.constant(0.0, type) : builder.constant_integer(0, type);
+  return builder.select(is_taken, builder.cast(x, type), zero);
+}
+
 Moments merge_moments(FusionBuilder& builder, const Moments& a, const Moments& b) {
   const DType type = builder.fusion().values[a.mean].type;
   const auto number = [&](double value) { return builder.constant(value, type); };

@@ -21,6 +21,12 @@ std::vector<ValueId> reduce_part(FusionBuilder& builder, const OpKind& kind, Val
 std::vector<ValueId> combine_parts(FusionBuilder& builder, const OpKind& kind,
                                    std::span<const ValueId> partials, int axis, int64_t length);
 
+/// The elements of x that a take along an axis gives, and zeros for all others, in the compute type
+/// of x: the take is their sum. `index` lacks the axis. x begins at element `first` of the axis. An
+/// index outside of x takes nothing. Not for bool.
+ValueId taken_elements(FusionBuilder& builder, ValueId x, ValueId index, int axis,
+                       int64_t first = 0);
+
 /// Mean and sum of squared differences of two groups of elements combined. Equal means stay exact,
 /// and no difference of finite means overflows.
 struct Moments {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <set>
 
 #include "fusion_ir/fusion_builder.h"
@@ -243,26 +242,14 @@ class Splitting {
     return true;
   }
 
-  /// An element of a row is the sum of the elements at its index, in the part that has it: all
-  /// others count as zero.
+  /// An element that a row picks, as the sum of taken_elements().
   bool split_take(const Op& op) {
     const int64_t elements = reduced_elements(facts_.fusion, op);
     if (elements == 0 || elements % parts_ != 0) return false;
-    const int axis = removed_axes(op).front();
     FusionBuilder& a = first_.builder();
-    const ValueId x = first_.copy(op.operands[0]);
-    ValueId index = first_.copy(op.operands[1]);
-    const Shape shape = a.fusion().values[x].shape;
-    // A cast gives the nearest i32, which no index of the axis is equal to.
-    if (elements < std::numeric_limits<int32_t>::max()) index = a.cast(index, DType::kI32);
-    const ValueId place = a.iota(shape, axis, a.fusion().values[index].type);
-    const ValueId is_taken = a.pointwise(
-        PointwiseFn::kEq, {place, a.broadcast(index, shape, kept_axes(facts_.fusion, op))});
-    const DType type = compute_type(a.fusion().values[x].type);
-    const ValueId zero = is_float(type) ? a.constant(0.0, type) : a.constant_integer(0, type);
-    const ValueId taken =
-        a.select(is_taken, a.cast(x, type), a.broadcast(zero, shape, std::vector<int>{}));
-    const auto kept = static_cast<int>(shape.size()) - 1;
+    const ValueId taken = taken_elements(a, first_.copy(op.operands[0]),
+                                         first_.copy(op.operands[1]), removed_axes(op).front());
+    const auto kept = static_cast<int>(facts_.fusion.values[op.results[0]].shape.size());
     const ValueId partial = a.sum(in_parts(op, taken), {kept + 1});
     const auto passed = pass(partial, op.results[0]);
     if (!passed) return false;
@@ -330,15 +317,9 @@ PartRange wanted_parts(int64_t before, int64_t length, int64_t behind, const Dev
           .most = std::min(kPartsPerSm.back() * limits.sm_count / apart, possible)};
 }
 
-namespace {
-
-/// Numbers of parts of rows of a contraction that are longer than a tile, of which each reduces its
-/// part of a row: the widest parts that fit a tile of so many columns, of half of them, and so on.
-std::vector<int64_t> parts_of_contraction(const SegmentFacts& facts) {
+std::vector<int64_t> tile_parts(int64_t columns) {
   constexpr int64_t kNarrowest = 64;
   std::vector<int64_t> out;
-  const int64_t columns = facts.space.columns;
-  if (!splits(facts) || columns <= kMostMatmulColumns) return out;
   for (int64_t tile = kMostMatmulColumns; tile >= kNarrowest; tile /= 2) {
     // A row that is reduced has an even number of columns (refuse_matmul).
     int64_t width = tile;
@@ -348,10 +329,11 @@ std::vector<int64_t> parts_of_contraction(const SegmentFacts& facts) {
   return out;
 }
 
-}  // namespace
-
 std::vector<int64_t> part_counts(const SegmentFacts& facts, const DeviceLimits& limits) {
-  if (facts.space.contraction) return parts_of_contraction(facts);
+  if (facts.space.contraction) {
+    if (!splits(facts) || facts.space.columns <= kMostMatmulColumns) return {};
+    return tile_parts(facts.space.columns);
+  }
   const bool over_rows = facts.has_outer();
   const int64_t length = over_rows ? facts.space.rows : facts.space.columns;
   const int64_t shortest = over_rows ? kFewestRows : kShortestPart;

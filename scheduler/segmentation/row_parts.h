@@ -42,6 +42,10 @@ std::optional<RowParts> rows_in_parts(const SegmentFacts& facts, int64_t parts);
 /// those whose parts are as wide as tiles.
 std::vector<int64_t> part_counts(const SegmentFacts& facts, const DeviceLimits& limits);
 
+/// The same for rows of `columns` of a contraction: the widest parts that fit a tile of the most
+/// columns, of half of them, and so on.
+std::vector<int64_t> tile_parts(int64_t columns);
+
 /// The number of elements of a part is a multiple of this if possible: vector widths of all types
 /// divide it.
 inline constexpr int64_t kWholeVector = 16;

@@ -1,12 +1,17 @@
 #include "scheduler/segmentation/uneven_parts.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <optional>
+#include <ranges>
+#include <set>
 #include <span>
 
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/reduction_traits.h"
 #include "scheduler/analysis/partial_results.h"
+#include "scheduler/families/matmul.h"
 #include "scheduler/segmentation/row_parts.h"
 
 namespace sinter {
@@ -19,8 +24,60 @@ bool divides(int64_t length, const PartRange& wanted) {
   return false;
 }
 
+/// True if the elements of a value along an axis are columns of a contraction, or computed from
+/// them one by one.
+bool is_of_contraction(const Fusion& fusion, ValueId value, int axis) {
+  const size_t rank = fusion.values[value].shape.size();
+  const auto is_element = [&](ValueId x) {
+    const OpKind& kind = fusion.def_of(x).kind;
+    return (std::holds_alternative<PointwiseOp>(kind) || std::holds_alternative<CastOp>(kind)) &&
+           fusion.values[x].shape.size() == rank;
+  };
+  std::set<ValueId> seen = {value};
+  std::vector<ValueId> open = {value};
+  while (!open.empty()) {
+    const ValueId x = open.back();
+    open.pop_back();
+    if (const auto* contract = fusion.def_as<ContractOp>(x)) {
+      const auto has = [&](const std::vector<int>& places) {
+        return std::ranges::find(places, axis) != places.end();
+      };
+      if (has(contract->left) != has(contract->right)) return true;
+    }
+    if (!is_element(x)) continue;
+    for (const ValueId operand : fusion.def_of(x).operands) {
+      if (seen.insert(operand).second) open.push_back(operand);
+    }
+  }
+  return false;
+}
+
+/// Rows of a contraction of which no tiles have equal parts: tiles of all columns, and a rest.
+std::optional<UnevenAxis> uneven_columns(const Fusion& fusion, OpId id) {
+  const Op& op = fusion.ops[id];
+  const auto* take = std::get_if<TakeOp>(&op.kind);
+  const int axis = take != nullptr ? take->axis : reduced_axes(op.kind).front();
+  const Shape& shape = fusion.values[op.operands[0]].shape;
+  const int64_t length = shape[static_cast<size_t>(axis)].constant();
+  constexpr int64_t kMostOfCluster = kMostClusterBlocks * kMostMatmulColumns;
+  if (length <= kMostMatmulColumns || (length % 2 == 0 && length <= kMostOfCluster) ||
+      !tile_parts(length).empty() || fusion.values[op.results[0]].type == DType::kBool ||
+      !is_of_contraction(fusion, op.operands[0], axis))
+    return std::nullopt;
+  return UnevenAxis{.reduction = id,
+                    .axis = axis,
+                    .length = length,
+                    .parts = length / kMostMatmulColumns,
+                    .part_length = kMostMatmulColumns,
+                    .of_contraction = true};
+}
+
 std::optional<UnevenAxis> uneven_axis(const Fusion& fusion, OpId id, const DeviceLimits& limits) {
   const Op& op = fusion.ops[id];
+  const bool is_one_axis = is_reduction(op.kind) && reduced_axes(op.kind).size() == 1;
+  if (is_one_axis || std::holds_alternative<TakeOp>(op.kind)) {
+    if (auto found = uneven_columns(fusion, id)) return found;
+  }
   if (!is_reduction(op.kind) || reduced_axes(op.kind).size() != 1) return std::nullopt;
   const int axis = reduced_axes(op.kind).front();
   const Sizes sizes = Binding{}.sizes_of(fusion.values[op.operands[0]].shape);
@@ -46,6 +103,106 @@ ValueId part_of(FusionBuilder& b, ValueId x, int axis, int64_t from, int64_t to)
   return b.slice(x, std::move(start), std::move(stop));
 }
 
+/// Copies what makes columns `from` to `to` of a contraction and of what is computed from it
+/// element by element, so that each range is a contraction of its own.
+class ColumnRange {
+ public:
+  /// The arguments must outlive the object. `made`: what has been made of the source's values.
+  ColumnRange(const Fusion& source, FusionBuilder& builder, const IdMap<ValueId, ValueId>& made,
+              int64_t from, int64_t to)
+      : source_(source), builder_(builder), made_(made), from_(from), to_(to) {}
+
+  ValueId of(ValueId value, int axis) {
+    axes_[value] = axis;
+    // What is needed, from the last op to the first, then made in order.
+    std::vector<OpId> needed;
+    for (uint32_t i = source_.values[value].def.index + 1; i-- > 0;) {
+      const Op& op = source_.ops[OpId{i}];
+      if (!axes_.contains(op.results.front()) || !is_copied(op)) continue;
+      needed.push_back(OpId{i});
+      ask(op, axes_.at(op.results.front()));
+    }
+    for (const OpId id : needed | std::views::reverse) {
+      const Op& op = source_.ops[id];
+      copies_[op.results.front()] = copy(op, axes_.at(op.results.front()));
+    }
+    return part(value);
+  }
+
+ private:
+  static bool is_copied(const Op& op) {
+    return std::holds_alternative<PointwiseOp>(op.kind) ||
+           std::holds_alternative<CastOp>(op.kind) ||
+           std::holds_alternative<BroadcastOp>(op.kind) ||
+           std::holds_alternative<ContractOp>(op.kind) || std::holds_alternative<IotaOp>(op.kind);
+  }
+
+  /// The axis of an operand along which it is needed in part, or -1: all of it is.
+  [[nodiscard]] int axis_of_operand(const Op& op, size_t number, int axis) const {
+    const auto find = [&](const std::vector<int>& places) {
+      const auto at = std::ranges::find(places, axis);
+      return at == places.end() ? -1 : static_cast<int>(at - places.begin());
+    };
+    if (const auto* contract = std::get_if<ContractOp>(&op.kind))
+      return find(number == 0 ? contract->left : contract->right);
+    const Shape& shape = source_.values[op.operands[number]].shape;
+    if (shape.empty()) return -1;
+    if (const auto* broadcast = std::get_if<BroadcastOp>(&op.kind)) {
+      const int at = find(broadcast->axes);
+      return at >= 0 && !shape[static_cast<size_t>(at)].is_one() ? at : -1;
+    }
+    return axis;
+  }
+
+  void ask(const Op& op, int axis) {
+    for (size_t i = 0; i < op.operands.size(); ++i) {
+      if (const int of_operand = axis_of_operand(op, i, axis); of_operand >= 0)
+        axes_.try_emplace(op.operands[i], of_operand);
+    }
+  }
+
+  /// The part of a value, which is copied or sliced.
+  ValueId part(ValueId value) {
+    const auto copied = copies_.find(value);
+    if (copied != copies_.end()) return copied->second;
+    return copies_[value] = part_of(builder_, made_[value], axes_.at(value), from_, to_);
+  }
+
+  ValueId copy(const Op& op, int axis) {
+    Shape shape = source_.values[op.results.front()].shape;
+    shape[static_cast<size_t>(axis)] = to_ - from_;
+    if (const auto* iota = std::get_if<IotaOp>(&op.kind)) {
+      const DType type = source_.values[op.results.front()].type;
+      const ValueId count = builder_.iota(shape, iota->axis, type);
+      if (iota->axis != axis || from_ == 0) return count;
+      return builder_.add(count, is_float(type)
+                                     ? builder_.constant(static_cast<double>(from_), type)
+                                     : builder_.constant_integer(from_, type));
+    }
+    std::vector<ValueId> operands;
+    for (size_t i = 0; i < op.operands.size(); ++i) {
+      const int of_operand = axis_of_operand(op, i, axis);
+      const ValueId operand = op.operands[i];
+      // A value that is needed along two axes is cut along the other one apart.
+      if (of_operand >= 0 && axes_.at(operand) != of_operand) {
+        operands.push_back(part_of(builder_, made_[operand], of_operand, from_, to_));
+      } else {
+        operands.push_back(of_operand >= 0 ? part(operand) : made_[operand]);
+      }
+    }
+    return builder_
+        .append(op.kind, std::move(operands), source_.values[op.results.front()].type, shape)
+        .front();
+  }
+
+  const Fusion& source_;
+  FusionBuilder& builder_;
+  const IdMap<ValueId, ValueId>& made_;
+  const int64_t from_, to_;
+  std::map<ValueId, int> axes_;  ///< Along which a value is needed in part.
+  std::map<ValueId, ValueId> copies_;
+};
+
 /// Moves the axis of the parts to the end, along which elements can be gathered.
 ValueId with_parts_last(FusionBuilder& b, ValueId x, int axis) {
   std::vector<int> order;
@@ -56,18 +213,19 @@ ValueId with_parts_last(FusionBuilder& b, ValueId x, int axis) {
   return std::ranges::is_sorted(order) ? x : b.permute(x, std::move(order));
 }
 
-/// The results of the reduction over the parts of its operand.
-std::vector<ValueId> in_parts(FusionBuilder& b, const OpKind& kind, ValueId x,
+/// The results of the reduction over the parts of its operand, of which `part(from, to)` gives
+/// some elements along the axis.
+std::vector<ValueId> in_parts(FusionBuilder& b, const OpKind& kind,
+                              const std::function<ValueId(int64_t, int64_t)>& part,
                               const UnevenAxis& uneven) {
   const int axis = uneven.axis;
   const int64_t even = uneven.parts * uneven.part_length;
-  Shape in_even_parts = b.fusion().values[x].shape;
+  const ValueId first = part(0, even);
+  Shape in_even_parts = b.fusion().values[first].shape;
   in_even_parts[static_cast<size_t>(axis)] = uneven.part_length;
   in_even_parts.insert(in_even_parts.begin() + axis, Extent(uneven.parts));
-  std::vector<ValueId> partials =
-      reduce_part(b, kind, b.reshape(part_of(b, x, axis, 0, even), in_even_parts), axis + 1);
-  const std::vector<ValueId> rest =
-      reduce_part(b, kind, part_of(b, x, axis, even, uneven.length), axis);
+  std::vector<ValueId> partials = reduce_part(b, kind, b.reshape(first, in_even_parts), axis + 1);
+  const std::vector<ValueId> rest = reduce_part(b, kind, part(even, uneven.length), axis);
   if (traits_of(kind).tuple == TupleKind::kMoments) {
     const std::vector<ValueId> all = combine_parts(b, kind, partials, axis, uneven.part_length);
     const Moments merged =
@@ -107,7 +265,19 @@ Fusion with_axes_in_parts(const Fusion& fusion, const std::vector<UnevenAxis>& a
     for (const ValueId operand : op.operands) operands.push_back(made[operand]);
     std::vector<ValueId> results;
     if (found != axes.end()) {
-      results = in_parts(b, op.kind, operands[0], *found);
+      const auto part = [&](int64_t from, int64_t to) {
+        ValueId x = found->of_contraction
+                        ? ColumnRange(fusion, b, made, from, to).of(op.operands[0], found->axis)
+                        : part_of(b, operands[0], found->axis, from, to);
+        if (std::holds_alternative<TakeOp>(op.kind))
+          x = taken_elements(b, x, operands[1], found->axis, from);
+        return x;
+      };
+      const OpKind sum = ReduceOp{.fn = ReduceFn::kSum, .axes = {found->axis}};
+      const bool is_take = std::holds_alternative<TakeOp>(op.kind);
+      results = in_parts(b, is_take ? sum : op.kind, part, *found);
+      if (is_take)
+        results.front() = b.cast(results.front(), fusion.values[op.results.front()].type);
       for (size_t i = 0; i < results.size(); ++i)
         results[i] = b.named(results[i], fusion.values[op.results[i]].name);
     } else {

@@ -4,8 +4,11 @@
 
 #include <functional>
 
+#include "fusion_ir/composites.h"
 #include "fusion_ir/fusion_builder.h"
+#include "fusion_ir/pipeline.h"
 #include "scheduler/planning/planner.h"
+#include "scheduler/schedule/family_names.h"
 #include "scheduler/segmentation/uneven_parts.h"
 #include "tests/integration/canned_case.h"
 #include "tests/support/effort.h"
@@ -152,6 +155,55 @@ TEST(UnevenParts, AreTheOracles) {
       const Plan planned =
           plan(parted, {}, *find_device("H200"), {.families = builtin_families()}).value();
       const auto check = check_on_host(fusion, planned.binding, planned, 1, builtin_families());
+      ASSERT_TRUE(check) << check.error().text();
+      EXPECT_TRUE(check->passed()) << check->text();
+    }
+  }
+}
+
+/// Rows of 601 columns of a contraction: two tiles of 256 and a rest of 89, each a contraction of
+/// its own, with what the columns are computed from cut alike.
+TEST(UnevenParts, OfContractionsAreTheOracles) {
+  using Reduce = std::function<void(FusionBuilder&, ValueId)>;
+  const std::vector<Reduce> reductions = {
+      [](FusionBuilder& b, ValueId x) {
+        b.output(cross_entropy(b, x, b.input(DType::kI64, {21}, "labels")), "loss");
+      },
+      [](FusionBuilder& b, ValueId x) {
+        const ValueId place = b.iota({21, 601}, 1, DType::kI32);
+        const ValueId scaled = b.mul(x, b.cast(place, DType::kF32));
+        b.output(b.sum(b.add(scaled, b.input(DType::kBF16, {601}, "bias")), {1}), "sum");
+      },
+      [](FusionBuilder& b, ValueId x) {
+        const ValueId squares = b.input(DType::kF32, {21, 601}, "others");
+        b.output(b.reduce(ReduceFn::kArgMax, b.add(x, squares), {1}), "place");
+        b.output(b.amax(x, {1}), "largest");
+      }};
+  for (size_t i = 0; i < reductions.size(); ++i) {
+    SCOPED_TRACE(i);
+    FusionBuilder b("uneven");
+    const ValueId x = b.input(DType::kBF16, {21, 40}, "x");
+    reductions[i](b, b.linear(x, b.input(DType::kBF16, {601, 40}, "w")));
+    const Fusion fusion = b.build();
+    const std::vector<UnevenAxis> axes = find_uneven_axes(simplify(fusion), *find_device("H200"));
+    ASSERT_FALSE(axes.empty());
+    for (const UnevenAxis& axis : axes) {
+      EXPECT_TRUE(axis.of_contraction);
+      EXPECT_EQ(axis.parts, 2);
+      EXPECT_EQ(axis.part_length, 256);
+    }
+    const Fusion parted = with_axes_in_parts(simplify(fusion), axes);
+    for (const char* device : {"A100", "H200"}) {
+      if (i > 0 && std::string_view(device) == "H200") continue;
+      const PlanOptions options{.families = builtin_families(),
+                                .contracting = Contracting::kKernels};
+      const auto planned = plan(parted, {}, *find_device(device), options);
+      ASSERT_TRUE(planned) << planned.error().text();
+      const auto contractions = std::ranges::count_if(
+          planned->kernels,
+          [](const KernelPlan& kernel) { return kernel.chosen().schedule.family == kMatmul; });
+      EXPECT_EQ(contractions, 2);
+      const auto check = check_on_host(fusion, planned->binding, *planned, 1, builtin_families());
       ASSERT_TRUE(check) << check.error().text();
       EXPECT_TRUE(check->passed()) << check->text();
     }

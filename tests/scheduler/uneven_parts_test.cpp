@@ -6,7 +6,9 @@
 
 #include <gmock/gmock.h>
 
+#include "fusion_ir/composites.h"
 #include "fusion_ir/fusion_builder.h"
+#include "fusion_ir/pipeline.h"
 #include "fusion_ir/verifier.h"
 #include "scheduler/plan/plan.h"
 #include "scheduler/planning/planner.h"
@@ -46,6 +48,31 @@ TEST(UnevenParts, AreFoundWhereNoNumberOfPartsDividesAnAxis) {
   EXPECT_THAT(found({Extent(1000), Extent(kPrime)}, 1), IsEmpty()) << "rows fill the device";
   EXPECT_THAT(found({Extent(0), Extent(kPrime)}, 1), IsEmpty());
   EXPECT_THAT(found({Extent(kPrime), Extent(0)}, 0), IsEmpty());
+}
+
+// Odd rows, and even ones that neither a cluster nor equal parts of tiles have. A take is a row's
+// reduction too.
+TEST(UnevenParts, AreFoundInColumnsOfContractions) {
+  const auto found = [](int64_t vocabulary) {
+    FusionBuilder b("loss");
+    const ValueId x = b.input(DType::kBF16, {64, 32});
+    const ValueId logits = b.linear(x, b.input(DType::kBF16, {vocabulary, 32}));
+    b.output(cross_entropy(b, logits, b.input(DType::kI64, {64})), "loss");
+    return find_uneven_axes(simplify(b.build()), h100());
+  };
+  const auto odd = found(50257);
+  ASSERT_THAT(odd, SizeIs(2)) << "the logsumexp and the take";
+  for (const UnevenAxis& axis : odd) {
+    EXPECT_TRUE(axis.of_contraction);
+    EXPECT_EQ(axis.axis, 1);
+    EXPECT_EQ(axis.parts, 50257 / 256);
+    EXPECT_EQ(axis.part_length, 256);
+  }
+  EXPECT_THAT(found(2 * 5003), SizeIs(2)) << "twice a prime number";
+  EXPECT_THAT(found(301), SizeIs(2));
+  EXPECT_THAT(found(2 * 1009), IsEmpty()) << "a cluster has it";
+  EXPECT_THAT(found(50304), IsEmpty()) << "equal parts of 192";
+  EXPECT_THAT(found(255), IsEmpty());
 }
 
 TEST(UnevenParts, KeepInputsAndOutputsAsTheyAre) {
