@@ -164,6 +164,12 @@ bool has_matrix_instruction(DType type, ContractPrecision precision) {
 /// True for schedules of a producer and warp groups.
 bool has_producer(const MatmulParameters& own) { return own.consumer_registers > 0; }
 
+/// True for outputs that have an element for each row and column.
+bool covers_all(const SegmentFacts& facts, size_t output) {
+  const Dependence covered = facts.space.output_coverage[output];
+  return covered.columns && (covered.rows || facts.space.row_dimensions == 0);
+}
+
 /// Loads of the segment's other tensors and stores, per element of the result.
 struct Epilogue {
   double read_bytes = 0.0;
@@ -175,8 +181,10 @@ Epilogue epilogue_of(const SegmentFacts& facts) {
   for (const TensorAccess& access : facts.space.inputs) {
     if (facts.is_full(access.value)) out.read_bytes += static_cast<double>(access.element_bytes);
   }
-  for (const TensorAccess& access : facts.space.outputs)
-    out.written_bytes += static_cast<double>(access.element_bytes);
+  for (size_t i = 0; i < facts.space.outputs.size(); ++i) {
+    if (covers_all(facts, i))
+      out.written_bytes += static_cast<double>(facts.space.outputs[i].element_bytes);
+  }
   return out;
 }
 
@@ -319,9 +327,9 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
 double lane_rate(const SegmentFacts& facts, const DeviceLimits& limits) {
   double rate = limits.fma_per_clock;
   // Programming Guide, "Throughput of Native Arithmetic Instructions": half as many multiply-adds
-  // of 32-bit integers and maxima of f32 as multiply-adds of f32. i64 takes several instructions.
+  // of 32-bit integers and maxima of f32 as multiply-adds of f32. i64 takes five instructions.
   constexpr double kIntegerRate = 0.5;
-  constexpr double kWideIntegerRate = 1.0 / 16.0;
+  constexpr double kWideIntegerRate = 1.0 / 8.0;
   constexpr double kMaxOfSumsRate = 1.0 / 3.0;
   const DType type = facts.fusion.values[facts.space.contraction->value].type;
   if (type == DType::kF64) rate = limits.fma64_per_clock;
@@ -377,6 +385,19 @@ std::optional<Rejection> check_device(const SegmentFacts& facts, const DeviceLim
 
 }  // namespace
 
+namespace {
+
+/// True if an output has an element for each row: no two blocks store the same one.
+bool covers_rows(const SegmentFacts& facts, size_t output) {
+  const std::vector<int64_t>& strides = facts.space.outputs[output].strides;
+  for (size_t i = 0; i < facts.space.row_dimensions; ++i) {
+    if (facts.space.dimensions[i].size > 1 && strides[i] == 0) return false;
+  }
+  return facts.space.output_coverage[output].rows || facts.space.row_dimensions == 0;
+}
+
+}  // namespace
+
 std::optional<Rejection> refuse_matmul(const SegmentFacts& facts) {
   if (!facts.space.contraction) {
     return refused("the segment contracts nothing", 0, 1, "contractions", {},
@@ -401,6 +422,10 @@ std::optional<Rejection> refuse_matmul(const SegmentFacts& facts) {
                    facts.fusion.ops[facts.outer_reductions.front()].results.front(),
                    "none needed where the graph may be cut: another kernel reduces");
   }
+  if (facts.has_reduction() && facts.space.columns == 0 && facts.space.rows > 0) {
+    return refused("a row that is reduced has no elements, and no tile of it stores the result", 0,
+                   1, "columns", contraction.value, "none needed: other families run it");
+  }
   if (facts.has_reduction() &&
       (facts.space.columns > kMostClusterBlocks * kMostTile || facts.space.columns % 2 != 0)) {
     return refused("a row that is reduced is even, and not longer than the tiles of a cluster",
@@ -410,9 +435,9 @@ std::optional<Rejection> refuse_matmul(const SegmentFacts& facts) {
   }
   for (size_t i = 0; i < facts.fusion.outputs.size(); ++i) {
     const Dependence covered = facts.space.output_coverage[i];
-    if (covered.columns && (covered.rows || facts.space.row_dimensions == 0)) continue;
     // Kernels that reduce rows store values of rows.
-    if (facts.has_reduction() && !covered.columns && covered.rows) continue;
+    const bool is_stored = covered.columns || facts.has_reduction();
+    if (is_stored && covers_rows(facts, i)) continue;
     if (facts.is_empty(facts.fusion.outputs[i])) continue;
     return refused("an output has fewer axes than the contraction", 0, 1, "axes",
                    facts.fusion.outputs[i],
@@ -436,12 +461,6 @@ StageList stages_with(const SegmentFacts& facts) {
   std::vector<KeptValue> kept;
   for (const ValueId value : kept_values(facts)) kept.push_back({value, Residency::kRegister});
   return distribute(facts, kept);
-}
-
-/// True for outputs that have an element for each row and column.
-bool covers_all(const SegmentFacts& facts, size_t output) {
-  const Dependence covered = facts.space.output_coverage[output];
-  return covered.columns && (covered.rows || facts.space.row_dimensions == 0);
 }
 
 /// Adjacent columns of an output that one aligned access stores, where they divide `columns`; 1 if
@@ -752,6 +771,8 @@ double store_clocks(const SegmentFacts& facts, const program::Program& program,
   }
   double clocks = 0.0;
   for (size_t i = 0; i < is_staged.size(); ++i) {
+    // A value of a row is one store among hundreds.
+    if (!covers_all(facts, i)) continue;
     const auto bytes = static_cast<double>(facts.space.outputs[i].element_bytes);
     constexpr double kIssuePerClock = 4.0;
     clocks += tile * (is_staged[i] ? kPassesOfStaged * bytes / kBytesOfPass +

@@ -75,6 +75,25 @@ TEST(MatmulTest, EveryTypeIsContracted) {
             kMatmul);
 }
 
+// Two blocks would store what has one element for all heads.
+TEST(MatmulTest, RefusesOutputsThatLackAnAxisOfTheRows) {
+  const SegmentFacts facts = facts_of(parse_fusion(R"(fusion @heads {
+  %v0 x : bf16[100, 64] = input
+  %v1 w : bf16[1024, 64] = input
+  %v2 scale : f32[100] = input
+  %v3 : f32[100, 1024] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
+  %v4 : f32[100, 8, 128] = reshape %v3
+  %v5 : f32[100, 8] = reduce.max %v4 over(2)
+  %v6 : f32[100] = exp %v2
+  %v7 : f32[100, 8] = broadcast %v6 axes(0)
+  %v8 : f32[100, 8] = mul %v5, %v7
+  return %v8, %v6
+})")
+                                          .value());
+  EXPECT_THAT(text_of(*refuse_matmul(facts)),
+              HasSubstr("an output has fewer axes than the contraction"));
+}
+
 // Heads are parts of a batch that share the rows, so that tiles of both are walked in groups.
 TEST(MatmulTest, PartsOfARowAreABatch) {
   const SegmentFacts facts = facts_of(parse_fusion(R"(fusion @heads {
@@ -117,6 +136,16 @@ TEST(MatmulTest, RefusalsNameTheRule) {
   EXPECT_EQ(refusal_of({}), "taken");
   EXPECT_THAT(refusal_of({.fn = ContractFn::kLogSumExp}), HasSubstr("logsumexp has a pair"));
   EXPECT_THAT(refusal_of({.equation = "k,k->"}), HasSubstr("has no columns"));
+  const Fusion of_nothing = parse_fusion(R"(fusion @nothing {
+  %v0 a : bf16[64, 16] = input
+  %v1 b : bf16[0, 16] = input
+  %v2 : f32[64, 0] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
+  %v3 : f32[64] = reduce.sum %v2 over(1)
+  return %v3
+})")
+                                .value();
+  EXPECT_THAT(text_of(*refuse_matmul(facts_of(of_nothing))),
+              HasSubstr("a row that is reduced has no elements"));
   EXPECT_THAT(refusal_of({.sizes = {{'m', 1}, {'n', 2}, {'k', int64_t{1} << 36}}}),
               HasSubstr("the contracted axis is longer than a kernel counts"));
   for (const char* shape : {"f32", "f32[24]", "f32[8]"}) {
