@@ -131,9 +131,26 @@ ValueId taken_elements(FusionBuilder& builder, ValueId x, ValueId index, int axi
   const ValueId is_taken = builder.pointwise(
       PointwiseFn::kEq, {place, builder.broadcast(index, shape, std::move(others))});
   const DType type = compute_type(builder.fusion().values[x].type);
+  const int64_t lowest = type == DType::kI32 ? std::numeric_limits<int32_t>::min()
+                                             : std::numeric_limits<int64_t>::min();
+  const ValueId least = is_float(type)
+                            ? builder.constant(-std::numeric_limits<double>::infinity(), type)
+                            : builder.constant_integer(lowest, type);
+  return builder.select(is_taken, builder.cast(x, type), least);
+}
+
+ValueId taken_of_maximum(FusionBuilder& builder, ValueId maximum, ValueId index, int64_t length,
+                         DType type) {
+  const DType counted = builder.fusion().values[index].type;
+  const ValueId is_inside = builder.pointwise(
+      PointwiseFn::kAnd,
+      {builder.pointwise(PointwiseFn::kLe, {builder.constant_integer(0, counted), index}),
+       builder.pointwise(PointwiseFn::kLe,
+                         {index, builder.constant_integer(length - 1, counted)})});
+  const DType computed = builder.fusion().values[maximum].type;
   const ValueId zero =
-      is_float(type) ? builder.constant(0.0, type) : builder.constant_integer(0, type);
-  return builder.select(is_taken, builder.cast(x, type), zero);
+      is_float(computed) ? builder.constant(0.0, computed) : builder.constant_integer(0, computed);
+  return builder.cast(builder.select(is_inside, maximum, zero), type);
 }
 
 Moments merge_moments(FusionBuilder& builder, const Moments& a, const Moments& b) {

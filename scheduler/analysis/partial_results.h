@@ -21,11 +21,17 @@ std::vector<ValueId> reduce_part(FusionBuilder& builder, const OpKind& kind, Val
 std::vector<ValueId> combine_parts(FusionBuilder& builder, const OpKind& kind,
                                    std::span<const ValueId> partials, int axis, int64_t length);
 
-/// The elements of x that a take along an axis gives, and zeros for all others, in the compute type
-/// of x: the take is their sum. `index` lacks the axis. x begins at element `first` of the axis. An
-/// index outside of x takes nothing. Not for bool.
+/// A take of one element along an axis as a maximum, which keeps its sign and its NaN, over parts
+/// of the axis. Not for bool.
+///
+/// The elements of x at `index`, which lacks the axis, and the least value of the compute type of x
+/// for all others. x begins at element `first` of the axis.
 ValueId taken_elements(FusionBuilder& builder, ValueId x, ValueId index, int axis,
                        int64_t first = 0);
+/// What the take gives: the maximum of all taken_elements(), or 0 for an index outside of the
+/// `length` elements, rounded to a type.
+ValueId taken_of_maximum(FusionBuilder& builder, ValueId maximum, ValueId index, int64_t length,
+                         DType type);
 
 /// Mean and sum of squared differences of two groups of elements combined. Equal means stay exact,
 /// and no difference of finite means overflows.

@@ -49,7 +49,8 @@ std::optional<Rejection> refusal_of_all(const SegmentFacts& facts, const DeviceL
                                         const FamilySet& families) {
   // Rows and columns may get a kernel each, and so may parts of rows and what combines them.
   if (facts.has_reduction() && facts.has_outer()) return std::nullopt;
-  if (facts.space.contraction && !part_counts(facts, limits).empty()) return std::nullopt;
+  if (facts.space.contraction && facts.in_place.empty() && !part_counts(facts, limits).empty())
+    return std::nullopt;
   std::optional<Rejection> first;
   for (const Family& family : families) {
     auto refusal = refusal_of(family, facts);

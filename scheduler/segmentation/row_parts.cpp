@@ -242,7 +242,7 @@ class Splitting {
     return true;
   }
 
-  /// An element that a row picks, as the sum of taken_elements().
+  /// An element that a row picks, as the maximum of taken_elements().
   bool split_take(const Op& op) {
     const int64_t elements = reduced_elements(facts_.fusion, op);
     if (elements == 0 || elements % parts_ != 0) return false;
@@ -250,12 +250,14 @@ class Splitting {
     const ValueId taken = taken_elements(a, first_.copy(op.operands[0]),
                                          first_.copy(op.operands[1]), removed_axes(op).front());
     const auto kept = static_cast<int>(facts_.fusion.values[op.results[0]].shape.size());
-    const ValueId partial = a.sum(in_parts(op, taken), {kept + 1});
+    const ValueId partial = a.amax(in_parts(op, taken), {kept + 1});
     const auto passed = pass(partial, op.results[0]);
     if (!passed) return false;
     FusionBuilder& b = second_.builder();
     const DType result = facts_.fusion.values[op.results[0]].type;
-    second_.define(op.results[0], b.cast(b.sum(*passed, {kept}), result));
+    const ValueId index = second_.copy(op.operands[1]);
+    second_.define(op.results[0],
+                   taken_of_maximum(b, b.amax(*passed, {kept}), index, elements, result));
     return true;
   }
 

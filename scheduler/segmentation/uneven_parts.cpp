@@ -273,11 +273,12 @@ Fusion with_axes_in_parts(const Fusion& fusion, const std::vector<UnevenAxis>& a
           x = taken_elements(b, x, operands[1], found->axis, from);
         return x;
       };
-      const OpKind sum = ReduceOp{.fn = ReduceFn::kSum, .axes = {found->axis}};
+      const OpKind maximum = ReduceOp{.fn = ReduceFn::kMax, .axes = {found->axis}};
       const bool is_take = std::holds_alternative<TakeOp>(op.kind);
-      results = in_parts(b, is_take ? sum : op.kind, part, *found);
+      results = in_parts(b, is_take ? maximum : op.kind, part, *found);
       if (is_take)
-        results.front() = b.cast(results.front(), fusion.values[op.results.front()].type);
+        results.front() = taken_of_maximum(b, results.front(), operands[1], found->length,
+                                           fusion.values[op.results.front()].type);
       for (size_t i = 0; i < results.size(); ++i)
         results[i] = b.named(results[i], fusion.values[op.results[i]].name);
     } else {

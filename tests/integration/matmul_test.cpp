@@ -191,6 +191,35 @@ TEST(MatmulInterpreterTest, RowScalarsOfLongRowsAreReducedInParts) {
   expect_plan_right(head_loss(), {{"M", 40}, {"K", 32}, {"N", 8192}}, true, "A100");
 }
 
+// A row's element is what it is, the sign of a zero included, and 0 where the index is none.
+TEST(MatmulInterpreterTest, ElementsThatRowsPickKeepTheirSign) {
+  FusionBuilder b("picked");
+  const ValueId x = b.input(DType::kBF16, {40, 32});
+  const ValueId product = b.linear(x, b.input(DType::kBF16, {8192, 32}));
+  const ValueId negative = b.neg(product);
+  b.output(b.take(negative, b.input(DType::kI64, {40}), 1), "picked");
+  b.output(b.amax(negative, {1}), "largest");
+  const Fusion fusion = b.build();
+  const FamilySet families = builtin_families();
+  const auto planned = plan(fusion, {}, *find_device("H200"), kContracts);
+  ASSERT_TRUE(planned) << planned.error().text();
+  ASSERT_GT(planned->kernels.front().row_parts, 0);
+  std::vector<HostTensor> inputs = sample_inputs(fusion, planned->binding, 1);
+  for (int64_t i = 0; i < 40 * 32; ++i) inputs[0].set(i, 0.0);
+  for (int64_t i = 0; i < 8192 * 32; ++i) inputs[1].set(i, 0.0);
+  const std::array<int64_t, 4> places = {0, 8191, 8192, -1};
+  for (size_t i = 0; i < places.size(); ++i)
+    inputs[2].set(static_cast<int64_t>(i), static_cast<double>(places[i]));
+  const auto run = execute_on_host(*planned, inputs, families);
+  ASSERT_TRUE(run) << run.error().text();
+  const HostTensor& picked = run->outputs.front();
+  for (size_t i = 0; i < places.size(); ++i) {
+    const double found = picked.get(static_cast<int64_t>(i));
+    EXPECT_EQ(found, 0.0);
+    EXPECT_EQ(std::signbit(found), i < 2) << i;
+  }
+}
+
 // The kernel of the parts also stores what depends on no reduction.
 TEST(MatmulInterpreterTest, ElementsAreStoredBesideRowScalars) {
   FusionBuilder b("statistics");

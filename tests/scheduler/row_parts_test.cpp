@@ -162,7 +162,7 @@ TEST(RowParts, OfContractionsAreAsWideAsTiles) {
     ASSERT_TRUE(split);
     EXPECT_THAT(split->passed, SizeIs(3)) << "maxima, sums and the logits of the labels";
     for (const RowParts::Passed& passed : split->passed) EXPECT_EQ(passed.bytes, 4096 * 32 * 4);
-    EXPECT_THAT(split->finish.fusion.inputs, SizeIs(3));
+    EXPECT_THAT(split->finish.fusion.inputs, SizeIs(4)) << "and the labels, of which some are none";
     EXPECT_THAT(split->parts.fusion.outputs, SizeIs(store ? 4 : 3));
     const auto parts = analyse(split->parts.fusion);
     ASSERT_TRUE(parts) << parts.error().rule;
