@@ -91,10 +91,7 @@ void FragmentProduct::load(const Operand& operand, ExprId stage, ExprId k, ExprI
   // All rows of a matrix begin at a multiple of eight, and the swizzle repeats after eight rows.
   const ExprId place = builder_.mul(scope_.swizzled(layout_of(operand.tile), in_matrix, chunk),
                                     scope_.i32(of_chunk));
-  const ExprId index =
-      builder_.add(builder_.add(builder_.mul(stage, scope_.i32(elements_of(operand.tile))),
-                                builder_.mul(row, scope_.i32(operand.tile.columns.extent))),
-                   place);
+  const ExprId index = scope_.shared_element(operand.tile, stage, row, place);
   builder_.append(kir::LoadMatrix{.tile = operand.registers,
                                   .group = builder_.mul(number, scope_.i32(kMatrices)),
                                   .matrices = kMatrices,
@@ -122,10 +119,7 @@ void FragmentProduct::load_words(const Operand& operand, ExprId stage, ExprId k,
         scope_.swizzled(layout_of(operand.tile), in_k, builder_.div(own, scope_.i32(of_chunk)));
     const ExprId place =
         builder_.add(builder_.mul(chunk, scope_.i32(of_chunk)), scope_.remainder(own, of_chunk));
-    const ExprId index =
-        builder_.add(builder_.add(builder_.mul(stage, scope_.i32(elements_of(operand.tile))),
-                                  builder_.mul(row, scope_.i32(operand.tile.columns.extent))),
-                     place);
+    const ExprId index = scope_.shared_element(operand.tile, stage, row, place);
     builder_.append(
         kir::Load{.tile = operand.registers,
                   .group = builder_.add(builder_.mul(number, scope_.i32(kMatrices)), scope_.i32(m)),

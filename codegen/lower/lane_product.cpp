@@ -64,10 +64,7 @@ void LaneProduct::load_chunk(const Operand& operand, ExprId stage, ExprId chunk)
           builder_.add(operand.first, scope_.i32(part * step)));
       const ExprId place = builder_.mul(scope_.swizzled(layout_of(operand.tile), in_eight, chunk),
                                         scope_.i32(shape_.k));
-      const ExprId index =
-          builder_.add(builder_.add(builder_.mul(stage, scope_.i32(elements_of(operand.tile))),
-                                    builder_.mul(row, scope_.i32(operand.tile.columns.extent))),
-                       place);
+      const ExprId index = scope_.shared_element(operand.tile, stage, row, place);
       builder_.append(kir::Load{
           .tile = operand.registers,
           .group =
@@ -87,10 +84,7 @@ void LaneProduct::load_step(const Operand& operand, ExprId stage, ExprId k) {
       const ExprId own = builder_.add(
           builder_.add(operand.begin, builder_.mul(i, scope_.i32(operand.instruction_extent))),
           builder_.add(operand.first, scope_.i32(part * program::kFragmentRows)));
-      const ExprId index =
-          builder_.add(builder_.add(builder_.mul(stage, scope_.i32(elements_of(operand.tile))),
-                                    builder_.mul(k, scope_.i32(operand.tile.columns.extent))),
-                       own);
+      const ExprId index = scope_.shared_element(operand.tile, stage, k, own);
       builder_.append(
           kir::Load{.tile = operand.registers,
                     .group = builder_.add(builder_.mul(i, scope_.i32(vectors)), scope_.i32(part)),

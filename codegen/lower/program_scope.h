@@ -10,6 +10,11 @@
 
 namespace sinter {
 
+/// Elements of a tile.
+inline int64_t elements_of(const program::Tile& tile) {
+  return tile.rows.extent * tile.columns.extent;
+}
+
 /// What the steps of a program refer to while it is lowered.
 struct ProgramScope {
   const program::Program& program;
@@ -53,6 +58,14 @@ struct ProgramScope {
   [[nodiscard]] kir::ExprId remainder(kir::ExprId x, int64_t by) const {
     return builder.rem(x, builder.integer(by, builder.type_of(x)));
   }
+  /// Number of an element among all stages of a tile in shared memory, at a place of a row of a
+  /// stage; all are i32.
+  [[nodiscard]] kir::ExprId shared_element(const program::Tile& tile, kir::ExprId stage,
+                                           kir::ExprId row, kir::ExprId place) const {
+    return builder.add(builder.add(builder.mul(stage, i32(elements_of(tile))),
+                                   builder.mul(row, i32(tile.columns.extent))),
+                       place);
+  }
   /// Where the swizzle puts a chunk (i32) of a row (i32) of a tile, or of one that begins eight
   /// rows apart from it.
   [[nodiscard]] kir::ExprId swizzled(const program::SharedLayout& layout, kir::ExprId row,
@@ -69,11 +82,6 @@ inline int64_t chunk_elements(const program::Tile& tile) {
 }
 inline program::SharedLayout layout_of(const program::Tile& tile) {
   return {.chunks = tile.in_order ? 1 : tile.line_columns() / chunk_elements(tile)};
-}
-
-/// Elements of a tile.
-inline int64_t elements_of(const program::Tile& tile) {
-  return tile.rows.extent * tile.columns.extent;
 }
 
 }  // namespace sinter
