@@ -41,10 +41,16 @@ void prove_pipeline(const program::Program& program, const program::Pipeline& pi
     copies.insert(copies.end(), static_cast<size_t>(tile.columns.extent / tile.line_columns()),
                   line);
   }
-  // The parts of a block that work on tiles of their own take turns: each begins its tile when the
-  // one before has seen the last item of the tile before arrive. So at any time one of them waits
-  // for items, in their order, and no wait can take one phase for another.
-  const auto warps = static_cast<int>(program.threads / kWarp / program::tiles_at_once(program));
+  const int64_t at_once = program::tiles_at_once(program);
+  const auto warps = static_cast<int>(program.threads / kWarp / at_once);
+  if (at_once > 1) {
+    const int64_t steps = divided_up(program.axes[pipeline.loop.axis].extent, pipeline.loop.step);
+    const auto fault = prove(turns_protocol(pipeline.stages, at_once, warps, copies,
+                                            equivalent_turn(steps, pipeline.stages)));
+    if (fault) throw SinterException(fault->error());
+    return;
+  }
+  // The last item of a tile is released at once.
   for (const int64_t held : {0, 1}) {
     const auto fault = prove(product_protocol(pipeline.stages, warps, copies, held));
     if (fault) throw SinterException(fault->error());

@@ -26,14 +26,18 @@ constexpr int64_t kMaxItemRows = 16;
 int64_t items_to_prove(const AsyncProtocol& protocol) {
   int64_t period = 2 * protocol.stages;
   int64_t offset = 0;
+  const auto repeats = [&](int64_t step) {
+    period = std::min(std::lcm(period, step), kMaxProvedItems + 1);
+  };
+  if (protocol.turns > 0) repeats(2 * protocol.turns * protocol.turn_items);
   for (const ProtocolRole& role : protocol.roles) {
-    period = std::min(std::lcm(period, role.step), kMaxProvedItems + 1);
+    repeats(role.takes_turns ? role.step * protocol.turn_items : role.step);
     for (const auto* actions : {&role.actions, &role.short_actions}) {
       for (const ProtocolAction& action : *actions)
         offset = std::max(offset, std::abs(action.item_offset));
     }
   }
-  return period + 3 * protocol.stages + offset;
+  return period + 3 * protocol.stages + offset + protocol.turn_items - 1;
 }
 
 /// The first number that is out of range.
@@ -51,6 +55,11 @@ std::optional<std::string> malformation(const AsyncProtocol& protocol) {
   check("the number of rows of an item", protocol.item_rows, 1, kMaxItemRows);
   check("the number of arrivals at full", protocol.full_arrivals, 1, kMbarrierLimit);
   check("the number of arrivals at empty", protocol.empty_arrivals, 1, kMbarrierLimit);
+  check("the number of roles that take turns", protocol.turns, 0, kMaxWarps);
+  check("the number of items of a turn", protocol.turn_items, 1, kMaxProvedItems);
+  check("the number of arrivals that pass a turn on", protocol.turn_arrivals, 1, kMbarrierLimit);
+  if (!wrong && protocol.turn_items > 1 && protocol.item_rows > 1)
+    wrong = "items of turns have several rows";
   int64_t warps = 0;
   for (const ProtocolRole& role : protocol.roles) {
     check("the first item of " + role.name, role.first, 0, kMaxProvedItems);
@@ -61,6 +70,8 @@ std::optional<std::string> malformation(const AsyncProtocol& protocol) {
     for (const auto* actions : {&role.actions, &role.short_actions}) {
       int64_t expected = 0;
       for (const ProtocolAction& action : *actions) {
+        if (!wrong && action.barrier == PipelineBarrier::kTurn && protocol.turns == 0)
+          wrong = fmt::format("{} waits for a turn, and there are none", role.name);
         check("an item offset of " + role.name, action.item_offset, -kMaxProvedItems,
               kMaxProvedItems);
         check("a row of an item of " + role.name, action.row, 0, protocol.item_rows - 1);
@@ -164,6 +175,46 @@ AsyncProtocol product_protocol(int64_t stages, int warps, const std::vector<int6
   return out;
 }
 
+AsyncProtocol turns_protocol(int64_t stages, int64_t turns, int warps_per_group,
+                             const std::vector<int64_t>& copies, int64_t turn_items) {
+  using enum ProtocolVerb;
+  AsyncProtocol out{.stages = stages,
+                    .empty_arrivals = warps_per_group,
+                    .turns = turns,
+                    .turn_items = turn_items,
+                    .turn_arrivals = warps_per_group};
+  out.roles.push_back({.name = "producer", .actions = producer_actions(copies, 1)});
+  ProtocolAction before = kReleaseItem;
+  before.item_offset = -1;
+  before.place = TurnPlace::kAfterFirst;
+  ProtocolAction last = kReleaseItem;
+  last.place = TurnPlace::kLast;
+  for (int64_t group = 0; group < turns; ++group) {
+    out.roles.push_back(
+        {.name = fmt::format("group {}", group),
+         .first = group,
+         .step = turns,
+         .warps = warps_per_group,
+         .actions = {{.verb = kWait, .barrier = PipelineBarrier::kTurn, .place = TurnPlace::kFirst},
+                     kWaitForItem,
+                     {.verb = kRead},
+                     {.verb = kRead, .item_offset = -1, .place = TurnPlace::kAfterFirst},
+                     before,
+                     {.verb = kArrive,
+                      .barrier = PipelineBarrier::kTurn,
+                      .place = TurnPlace::kLast},
+                     {.verb = kRead, .place = TurnPlace::kLast},
+                     last},
+         .takes_turns = true});
+  }
+  return out;
+}
+
+int64_t equivalent_turn(int64_t turn_items, int64_t stages) {
+  const int64_t period = 2 * stages;
+  return turn_items < 2 * period ? turn_items : period + turn_items % period;
+}
+
 std::string_view name_of(ProtocolFaultKind kind) {
   switch (kind) {
     case ProtocolFaultKind::kMalformed:
@@ -212,7 +263,8 @@ std::optional<ProtocolFault> prove(const AsyncProtocol& protocol) {
   if (auto wrong = malformation(protocol))
     return ProtocolFault{.kind = ProtocolFaultKind::kMalformed, .message = *wrong};
   const int64_t last = items_to_prove(protocol) * protocol.item_rows;
-  for (int64_t rows = 0; rows <= last; ++rows) {
+  // Items of turns have one row each.
+  for (int64_t rows = 0; rows <= last; rows += protocol.turn_items) {
     if (run_protocol(protocol, rows, /*explain=*/false))
       return run_protocol(protocol, rows, /*explain=*/true);
   }

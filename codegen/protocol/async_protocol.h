@@ -19,11 +19,23 @@ namespace sinter {
 // a role on its own. A warp takes the items first, first + step, ... below n, which is known at
 // launch only. For every item a warp executes the role's actions in order.
 //
+// Roles may take turns: each takes `turn_items` items in a row, then the next role does. An
+// mbarrier for each of them passes the turn: turn t waits for phase t / turns of the barrier of its
+// role, which those of turn t - 1 complete. The first turn waits for nothing, so that its barrier
+// is a phase behind. The number of items is a multiple of `turn_items`.
+//
 // An item is one row, or `item_rows` rows for consumer groups that work on several rows per
 // iteration. The number of rows is known at launch only. The last item may have fewer rows, and
 // then has actions of its own.
 
-enum class PipelineBarrier : uint8_t { kFull, kEmpty };
+enum class PipelineBarrier : uint8_t {
+  kFull,
+  kEmpty,
+  kTurn,  ///< A wait is for the item's turn, an arrival passes the turn on.
+};
+
+/// For which items of a turn a warp executes an action.
+enum class TurnPlace : uint8_t { kAnywhere, kFirst, kAfterFirst, kLast };
 
 enum class ProtocolVerb : uint8_t {
   kWait,  ///< Waits on a barrier of the item's pipeline stage: `full` for the item, `empty` for the
@@ -51,6 +63,7 @@ struct ProtocolAction {
   int64_t row = 0;                ///< Row of the item that the action concerns.
   bool where_row_exists = false;  ///< The action is skipped where the item has no such row.
   bool of_each_row = false;       ///< For kExpect: `bytes` counts for each row of the item.
+  TurnPlace place = TurnPlace::kAnywhere;  ///< Of the warp's item, in roles that take turns.
   friend bool operator==(const ProtocolAction&, const ProtocolAction&) = default;
 };
 
@@ -65,6 +78,7 @@ struct ProtocolRole {
   /// Items past the last one for which a warp still executes its actions; only those whose offset
   /// names an item that exists do anything.
   int64_t drain = 0;
+  bool takes_turns = false;  ///< `first` and `step` count turns, and not items.
   friend bool operator==(const ProtocolRole&, const ProtocolRole&) = default;
 };
 
@@ -73,6 +87,9 @@ struct AsyncProtocol {
   int64_t item_rows = 1;       ///< Rows of an item.
   int64_t full_arrivals = 1;   ///< Per phase, besides the announced bytes.
   int64_t empty_arrivals = 1;  ///< Per phase.
+  int64_t turns = 0;           ///< Mbarriers that pass turns on; 0: no role takes turns.
+  int64_t turn_items = 1;      ///< Items of a turn.
+  int64_t turn_arrivals = 1;   ///< Per phase.
   std::vector<ProtocolRole> roles{};
   friend bool operator==(const AsyncProtocol&, const AsyncProtocol&) = default;
 };
@@ -107,6 +124,18 @@ AsyncProtocol pipeline_protocol(int64_t stages, int groups, int warps_per_group,
 /// read it; it releases the item that many items later, and the last ones at the end.
 AsyncProtocol product_protocol(int64_t stages, int warps, const std::vector<int64_t>& copies,
                                int64_t held);
+
+/// One producer, and `turns` groups of warps that multiply the items of their own tiles, turn_items
+/// each, in turns. A warp holds an item until the next product of its turn is started, and passes
+/// the turn on when the last item has arrived and its product is started; then it releases that
+/// item.
+AsyncProtocol turns_protocol(int64_t stages, int64_t turns, int warps_per_group,
+                             const std::vector<int64_t>& copies, int64_t turn_items);
+
+/// A number of items of a turn for which turns_protocol() is sound if and only if it is for
+/// `turn_items`: a turn begins at a stage and a parity that depend on the remainder by 2 * stages
+/// alone, and in a turn of two rounds every stage is filled and released within the turn.
+int64_t equivalent_turn(int64_t turn_items, int64_t stages);
 
 enum class ProtocolFaultKind : uint8_t {
   kMalformed,        ///< A number is out of range; nothing was run.
@@ -150,10 +179,11 @@ struct ProtocolFault {
 /// If a check fails, the steps that happened before it form an interleaving that breaks.
 ///
 /// The checks tie phases to items, so no phase can drift from round to round, and the events around
-/// item k depend only on k modulo the period P = lcm(2 * stages, steps). So it is enough to run 0
-/// to P + 3 * stages items, plus the largest item offset: the round that fills the pipeline, one
-/// period, and the two rounds after an item that its checks look at. Each number of items is run
-/// with every number of rows that its last item may have.
+/// item k depend only on k modulo the period P = lcm(2 * stages, steps, 2 * turns * turn_items). So
+/// it is enough to run 0 to P + 3 * stages items, plus the largest item offset: the round that
+/// fills the pipeline, one period, and the two rounds after an item that its checks look at. Each
+/// number of items is run with every number of rows that its last item may have, and only whole
+/// turns are run.
 std::optional<ProtocolFault> prove(const AsyncProtocol& protocol);
 /// The largest number of items that `prove` runs, with up to item_rows rows in each; 0 for a
 /// malformed protocol.

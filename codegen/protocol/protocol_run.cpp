@@ -58,7 +58,7 @@ class ProtocolRun {
   };
   /// What a process does to a barrier for an item.
   struct Contribution {
-    int64_t item;
+    int64_t phase;
     size_t process;
     Row clock;  ///< Of the process.
     bool arrives;
@@ -82,6 +82,41 @@ class ProtocolRun {
   [[nodiscard]] Slot& slot_of(int64_t item) { return slots_[slot_number(item)]; }
   [[nodiscard]] Barrier& barrier_of(PipelineBarrier barrier, int64_t item) {
     return (barrier == PipelineBarrier::kFull ? full_ : empty_)[slot_number(item)];
+  }
+  /// What a warp waits for, or arrives at.
+  struct Phase {
+    Barrier& barrier;
+    int64_t number;  ///< -1: before the first phase.
+    int64_t parity;  ///< That a wait for it gives.
+  };
+  [[nodiscard]] Phase phase_of(const ProtocolAction& action, int64_t item);
+  /// The phase that begins a turn.
+  [[nodiscard]] Phase turn_phase(int64_t turn) {
+    const int64_t number = turn / protocol_.turns - int64_t{turn % protocol_.turns == 0};
+    return {turn_[static_cast<size_t>(turn % protocol_.turns)], number, number & 1};
+  }
+  [[nodiscard]] int64_t first_item(size_t role) const {
+    const ProtocolRole& of = protocol_.roles[role];
+    return of.takes_turns ? of.first * protocol_.turn_items : of.first;
+  }
+  [[nodiscard]] int64_t next_item(const ProtocolRole& role, int64_t item) const {
+    if (!role.takes_turns) return item + role.step;
+    const bool is_last = (item + 1) % protocol_.turn_items == 0;
+    return item + 1 + (is_last ? (role.step - 1) * protocol_.turn_items : 0);
+  }
+  [[nodiscard]] bool is_at(TurnPlace place, int64_t item) const {
+    const int64_t in_turn = item % protocol_.turn_items;
+    switch (place) {
+      case TurnPlace::kAnywhere:
+        return true;
+      case TurnPlace::kFirst:
+        return in_turn == 0;
+      case TurnPlace::kAfterFirst:
+        return in_turn > 0;
+      case TurnPlace::kLast:
+        return in_turn + 1 == protocol_.turn_items;
+    }
+    unreachable();
   }
   [[nodiscard]] size_t slot_number(int64_t item) const {
     return static_cast<size_t>(item % protocol_.stages);
@@ -119,7 +154,7 @@ class ProtocolRun {
   size_t copies_per_slot_ = 0;
   std::vector<int64_t> copies_, reads_;  ///< Of each item, summed over all warps.
   std::vector<Warp> warps_;
-  std::vector<Barrier> full_, empty_;
+  std::vector<Barrier> full_, empty_, turn_;
   std::vector<Slot> slots_;
   std::deque<Flight> flights_;
   std::vector<uint32_t> counts_;  ///< Steps of each process.
@@ -137,7 +172,7 @@ ProtocolRun::ProtocolRun(const AsyncProtocol& protocol, int64_t rows, bool expla
   reads_.resize(static_cast<size_t>(items_));
   for (size_t role = 0; role < protocol.roles.size(); ++role) {
     for (int number = 0; number < protocol.roles[role].warps; ++number) {
-      Warp warp{.role = role, .number = number, .item = protocol.roles[role].first};
+      Warp warp{.role = role, .number = number, .item = first_item(role)};
       warps_.push_back(warp);
       for (; const ProtocolAction* action = next(warp); ++warp.action) {
         const auto item = static_cast<size_t>(warp.item + action->item_offset);
@@ -162,17 +197,40 @@ ProtocolRun::ProtocolRun(const AsyncProtocol& protocol, int64_t rows, bool expla
     empty_.push_back(barrier("empty", protocol.empty_arrivals));
     slots_.push_back({.read = clocks_.add(), .previous = clocks_.add()});
   }
+  for (int64_t turn = 0; turn < protocol.turns; ++turn) {
+    turn_.push_back({.name = "turn",
+                     .slot = turn,
+                     .arrivals = protocol.turn_arrivals,
+                     .pending = protocol.turn_arrivals,
+                     .arrived = clocks_.add()});
+  }
+}
+
+ProtocolRun::Phase ProtocolRun::phase_of(const ProtocolAction& action, int64_t item) {
+  const bool waits = action.verb == ProtocolVerb::kWait;
+  if (action.barrier == PipelineBarrier::kTurn && action.verb != ProtocolVerb::kExpect) {
+    const int64_t turn = item / protocol_.turn_items;
+    Phase out = turn_phase(waits ? turn : turn + 1);
+    out.parity ^= int64_t{action.other_parity};
+    return out;
+  }
+  const int64_t round = item / protocol_.stages;
+  const PipelineBarrier barrier =
+      action.verb == ProtocolVerb::kExpect ? PipelineBarrier::kFull : action.barrier;
+  const bool is_before = waits && barrier == PipelineBarrier::kEmpty;
+  return {barrier_of(barrier, item), is_before ? round - 1 : round,
+          (round & 1) ^ int64_t{action.other_parity}};
 }
 
 /// The next action of a warp, after those that it skips; null at its end.
 const ProtocolAction* ProtocolRun::next(Warp& warp) const {
   const ProtocolRole& role = protocol_.roles[warp.role];
-  for (; warp.item < items_ + role.drain; warp.item += role.step, warp.action = 0) {
+  for (; warp.item < items_ + role.drain; warp.item = next_item(role, warp.item), warp.action = 0) {
     const std::vector<ProtocolAction>& actions = actions_of(warp);
     for (; warp.action < actions.size(); ++warp.action) {
       const ProtocolAction& action = actions[warp.action];
       const int64_t item = warp.item + action.item_offset;
-      if (item < 0 || item >= items_) continue;
+      if (item < 0 || item >= items_ || !is_at(action.place, warp.item)) continue;
       if (action.first_warp_only && warp.number > 0) continue;
       if (action.where_row_exists && action.row >= rows_of(item)) continue;
       return &action;
@@ -202,6 +260,11 @@ std::string ProtocolRun::row_text(const ProtocolAction& action) const {
 std::string ProtocolRun::what(const Warp& warp, const ProtocolAction& action) const {
   const int64_t item = warp.item + action.item_offset;
   const size_t slot = slot_number(item);
+  if (action.barrier == PipelineBarrier::kTurn) {
+    const int64_t turn = item / protocol_.turn_items;
+    return action.verb == ProtocolVerb::kWait ? fmt::format("waits for turn {}", turn)
+                                              : fmt::format("passes the turn to turn {}", turn + 1);
+  }
   const std::string_view barrier = action.barrier == PipelineBarrier::kFull ? "full" : "empty";
   const int64_t parity = ((item / protocol_.stages) & 1) ^ int64_t { action.other_parity };
   switch (action.verb) {
@@ -256,7 +319,7 @@ std::vector<std::string> ProtocolRun::states(Row at) {
       Warp warp = warps_[i];
       if (done < counts_[i]) {
         // The warp ran further in this run: replay it up to that clock.
-        warp.item = protocol_.roles[role].first;
+        warp.item = first_item(role);
         warp.action = 0;
         for (uint32_t step = 0; step < done && next(warp) != nullptr; ++step) ++warp.action;
       }
@@ -282,10 +345,7 @@ std::vector<std::string> ProtocolRun::states(Row at) {
 
 bool ProtocolRun::wait(size_t index, const ProtocolAction& action, int64_t item) {
   Warp& warp = warps_[index];
-  Barrier& barrier = barrier_of(action.barrier, item);
-  const int64_t round = item / protocol_.stages;
-  const int64_t wanted = action.barrier == PipelineBarrier::kFull ? round : round - 1;
-  const int64_t parity = (round & 1) ^ int64_t { action.other_parity };
+  const auto& [barrier, wanted, parity] = phase_of(action, item);
   const int64_t complete = barrier.phase();  // Phases 0 to complete - 1 are complete.
   const bool passes = (complete & 1) != parity;
   const auto wrong = [&](std::string_view how, int64_t phases) {
@@ -320,7 +380,7 @@ bool ProtocolRun::wait(size_t index, const ProtocolAction& action, int64_t item)
 }
 
 bool ProtocolRun::contribute(Barrier& barrier, const Contribution& made, const std::string& text) {
-  const int64_t phase = made.item / protocol_.stages;
+  const int64_t phase = made.phase;
   const int64_t complete = barrier.phase();
   const auto overflow = [&](int64_t counted, Row before) {
     return fail(
@@ -472,20 +532,24 @@ bool ProtocolRun::step(size_t index) {
   const ProtocolAction* action = next(warp);
   if (action == nullptr) return false;
   const int64_t item = warp.item + action->item_offset;
-  const auto arrive = [&](PipelineBarrier barrier, int64_t bytes) {
-    return contribute(
-        barrier_of(barrier, item),
-        {.item = item, .process = index, .clock = warp.clock, .arrives = true, .bytes = bytes},
-        line(warp, *action));
+  const auto arrive = [&](int64_t bytes) {
+    const Phase at = phase_of(*action, item);
+    return contribute(at.barrier,
+                      {.phase = at.number,
+                       .process = index,
+                       .clock = warp.clock,
+                       .arrives = true,
+                       .bytes = bytes},
+                      line(warp, *action));
   };
   const bool moved = [&] {
     switch (action->verb) {
       case ProtocolVerb::kWait:
         return wait(index, *action, item);
       case ProtocolVerb::kArrive:
-        return arrive(action->barrier, 0);
+        return arrive(0);
       case ProtocolVerb::kExpect:
-        return arrive(PipelineBarrier::kFull, announced(*action, item));
+        return arrive(announced(*action, item));
       case ProtocolVerb::kCopy:
         return start_copy(index, *action, item);
       case ProtocolVerb::kRead:
@@ -509,7 +573,7 @@ bool ProtocolRun::land() {
                                : std::string();
   ++slot_of(flight.item).landed;
   return contribute(barrier_of(PipelineBarrier::kFull, flight.item),
-                    {.item = flight.item,
+                    {.phase = flight.item / protocol_.stages,
                      .process = flight.process,
                      .clock = flight.clock,
                      .arrives = false,
@@ -535,7 +599,7 @@ void ProtocolRun::check_end() {
          warps);
     return;
   }
-  for (const std::vector<Barrier>* barriers : {&full_, &empty_}) {
+  for (const std::vector<Barrier>* barriers : {&full_, &empty_, &turn_}) {
     for (const Barrier& barrier : *barriers) {
       if (barrier.pending == barrier.arrivals && barrier.bytes == 0) continue;
       fail(ProtocolFaultKind::kLeftover,

@@ -269,6 +269,72 @@ TEST(AsyncProtocol, ProductsThatHoldFewerItemsThanStagesAreSound) {
   }
 }
 
+// Groups of warps that take turns, of fewer items than there are stages and of more.
+TEST(AsyncProtocol, TurnsAreSound) {
+  for (const int64_t stages : {2, 3, 4, 7}) {
+    for (const int64_t items : {1, 2, 3, 4, 8, 13}) {
+      for (const int64_t turns : {2, 3}) {
+        const auto fault = prove(turns_protocol(stages, turns, 4, {64, 4096}, items));
+        EXPECT_FALSE(fault) << stages << " " << items << " " << turns << "\n" << fault->text();
+      }
+    }
+  }
+}
+
+TEST(AsyncProtocol, LongTurnsAreProvedByShorterOnes) {
+  for (const int64_t stages : {2, 5, 8}) {
+    for (const int64_t items : {1, 7, 31, 64, 1000, 12345}) {
+      const int64_t shorter = equivalent_turn(items, stages);
+      EXPECT_EQ(shorter % (2 * stages), items % (2 * stages));
+      EXPECT_LE(shorter, 4 * stages);
+      EXPECT_LE(shorter, items);
+    }
+  }
+}
+
+/// The faults are also those that the search of all interleavings finds.
+TEST(AsyncProtocol, FaultsOfTurnsAreThoseOfAllInterleavings) {
+  using Change = std::function<void(std::vector<ProtocolAction>&, AsyncProtocol&)>;
+  const auto find_at = [](std::vector<ProtocolAction>& actions, ProtocolVerb verb,
+                          PipelineBarrier barrier) {
+    return std::ranges::find_if(actions, [&](const ProtocolAction& action) {
+      return action.verb == verb && action.barrier == barrier;
+    });
+  };
+  const std::vector<std::pair<const char*, Change>> changes = {
+      {"sound", [](auto&, auto&) {}},
+      {"nobody waits for a turn",
+       [&](auto& actions, auto&) { actions.erase(find_at(actions, kWait, kTurn)); }},
+      {"nobody passes the turn on",
+       [&](auto& actions, auto&) { actions.erase(find_at(actions, kArrive, kTurn)); }},
+      {"the turn is passed on before the last item has arrived",
+       [&](auto& actions, auto&) { std::swap(actions[1], *find_at(actions, kArrive, kTurn)); }},
+      {"the turn is passed on after the first item",
+       [&](auto& actions, auto&) { find_at(actions, kArrive, kTurn)->place = TurnPlace::kFirst; }},
+      {"the last item is released before its product has ended",
+       [&](auto& actions, auto&) { std::swap(actions[6], actions[7]); }},
+      {"one warp passes the turn on for two",
+       [&](auto& actions, auto&) { find_at(actions, kArrive, kTurn)->first_warp_only = true; }},
+      {"the wait takes the other parity",
+       [&](auto& actions, auto&) { find_at(actions, kWait, kTurn)->other_parity = true; }}};
+  for (const auto& [name, change] : changes) {
+    for (const int64_t items : {1, 2, 3}) {
+      SCOPED_TRACE(fmt::format("{}, {} items a turn", name, items));
+      AsyncProtocol protocol = turns_protocol(2, 2, name == changes[6].first ? 2 : 1, {64}, items);
+      change(protocol.roles[1].actions, protocol);
+      change(protocol.roles[2].actions, protocol);
+      bool is_broken = false;
+      for (int64_t turns = 0; turns <= 4 && !is_broken; ++turns)
+        is_broken = !faults_of_all_interleavings(protocol, turns * items).empty();
+      const auto fault = prove(protocol);
+      EXPECT_EQ(fault.has_value(), is_broken) << (fault ? fault->text() : "");
+      if (std::string_view(name) == "sound") {
+        EXPECT_FALSE(is_broken);
+      }
+    }
+  }
+}
+
 TEST(AsyncProtocol, AFaultOfSideRowsTellsTheRows) {
   AsyncProtocol protocol = sound_unrolled_rows(2);
   protocol.roles[1].short_actions.clear();

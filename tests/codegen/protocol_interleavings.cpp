@@ -50,7 +50,7 @@ class Explorer {
   };
   struct State {
     std::vector<Warp> warps;
-    std::vector<Barrier> full, empty;
+    std::vector<Barrier> full, empty, turn;
     std::vector<Slot> slots;
     std::multiset<std::pair<int64_t, int64_t>> flights;  ///< Item and bytes.
     friend auto operator<=>(const State&, const State&) = default;
@@ -61,7 +61,8 @@ class Explorer {
     State state;
     for (size_t role = 0; role < protocol_.roles.size(); ++role) {
       for (int number = 0; number < protocol_.roles[role].warps; ++number) {
-        Warp warp{role, number, protocol_.roles[role].first, 0};
+        const ProtocolRole& of = protocol_.roles[role];
+        Warp warp{role, number, of.takes_turns ? of.first * protocol_.turn_items : of.first, 0};
         for (Warp at = warp; const ProtocolAction* action = next(at); ++at.action) {
           copies_[at.item + action->item_offset] += int64_t{action->verb == kCopy};
           reads_[at.item + action->item_offset] += int64_t{action->verb == kRead};
@@ -72,24 +73,40 @@ class Explorer {
     for (Warp& warp : state.warps) next(warp);
     state.full.assign(stages, {.pending = protocol_.full_arrivals});
     state.empty.assign(stages, {.pending = protocol_.empty_arrivals});
+    state.turn.assign(static_cast<size_t>(protocol_.turns), {.pending = protocol_.turn_arrivals});
     state.slots.resize(stages);
     return state;
   }
 
   const ProtocolAction* next(Warp& warp) const {
     const ProtocolRole& role = protocol_.roles[warp.role];
-    for (; warp.item < items_ + role.drain; warp.item += role.step, warp.action = 0) {
+    for (; warp.item < items_ + role.drain; warp.item = after(role, warp.item), warp.action = 0) {
       const bool whole = warp.item >= items_ || rows_of(warp.item) == protocol_.item_rows ||
                          role.short_actions.empty();
       const auto& actions = whole ? role.actions : role.short_actions;
       for (; warp.action < actions.size(); ++warp.action) {
         const ProtocolAction& action = actions[warp.action];
         const int64_t item = warp.item + action.item_offset;
+        if (!is_there(action.place, warp.item)) continue;
         if (item < 0 || item >= items_ || (action.first_warp_only && warp.number > 0)) continue;
         if (!action.where_row_exists || action.row < rows_of(item)) return &action;
       }
     }
     return nullptr;
+  }
+
+  /// The role's next item.
+  int64_t after(const ProtocolRole& role, int64_t item) const {
+    if (!role.takes_turns) return item + role.step;
+    const int64_t turn = item / protocol_.turn_items;
+    if (item + 1 < (turn + 1) * protocol_.turn_items) return item + 1;
+    return (turn + role.step) * protocol_.turn_items;
+  }
+  bool is_there(TurnPlace place, int64_t item) const {
+    const int64_t number = item % protocol_.turn_items;
+    return place == TurnPlace::kAnywhere || (place == TurnPlace::kFirst && number == 0) ||
+           (place == TurnPlace::kAfterFirst && number != 0) ||
+           (place == TurnPlace::kLast && number == protocol_.turn_items - 1);
   }
 
   int64_t rows_of(int64_t item) const {
@@ -98,9 +115,10 @@ class Explorer {
 
   void note(Kind kind, size_t steps) { faults_.try_emplace(kind, steps); }
 
-  bool add(State& state, Barrier& barrier, int64_t item, bool arrives, int64_t bytes,
+  /// Adds to a barrier for one of its phases, which has so many arrivals.
+  bool add(Barrier& barrier, int64_t phase, int64_t arrivals, bool arrives, int64_t bytes,
            size_t depth) {
-    if (barrier.complete != item / protocol_.stages || (arrives && barrier.pending == 0)) {
+    if (barrier.complete != phase || (arrives && barrier.pending == 0)) {
       note(Kind::kArrivalOverflow, depth + 1);
       return false;
     }
@@ -108,10 +126,7 @@ class Explorer {
     barrier.bytes += bytes;
     if (barrier.pending == 0 && barrier.bytes == 0) {
       ++barrier.complete;
-      barrier.pending =
-          &barrier >= state.empty.data() && &barrier < state.empty.data() + state.empty.size()
-              ? protocol_.empty_arrivals
-              : protocol_.full_arrivals;
+      barrier.pending = arrivals;
     }
     return true;
   }
@@ -124,14 +139,25 @@ class Explorer {
     const int64_t item = warp.item + action->item_offset;
     const int64_t round = item / protocol_.stages;
     const auto number = static_cast<size_t>(item % protocol_.stages);
-    Barrier& barrier =
-        (action->barrier == kFull || action->verb == kExpect ? state.full : state.empty)[number];
+    const bool is_full = action->barrier == kFull || action->verb == kExpect;
+    const bool is_turn = action->barrier == kTurn && action->verb != kExpect;
+    // Turn t waits at barrier t % turns; the barrier of the first turn has one phase less.
+    const int64_t turn = item / protocol_.turn_items + int64_t{action->verb != kWait};
+    const int64_t turn_number = is_turn ? turn % protocol_.turns : 0;
+    const int64_t turn_phase = is_turn ? turn / protocol_.turns - int64_t{turn_number == 0} : 0;
+    Barrier& barrier = is_turn   ? state.turn[static_cast<size_t>(turn_number)]
+                       : is_full ? state.full[number]
+                                 : state.empty[number];
+    const int64_t phase = is_turn ? turn_phase : round;
+    const int64_t arrivals = is_turn   ? protocol_.turn_arrivals
+                             : is_full ? protocol_.full_arrivals
+                                       : protocol_.empty_arrivals;
     Slot& slot = state.slots[number];
     moved = true;
     switch (action->verb) {
       case kWait: {
-        const int64_t wanted = action->barrier == kFull ? round : round - 1;
-        const bool passes = (barrier.complete & 1) != ((round & 1) ^ int64_t{action->other_parity});
+        const int64_t wanted = is_turn || is_full ? phase : round - 1;
+        const bool passes = (barrier.complete & 1) != ((phase & 1) ^ int64_t{action->other_parity});
         const bool right = barrier.complete == wanted + 1;
         if (passes != right || barrier.complete > wanted + 1) {
           note(Kind::kWrongParity, depth + 1);
@@ -142,10 +168,10 @@ class Explorer {
         break;
       }
       case kArrive:
-        if (!add(state, barrier, item, true, 0, depth)) return false;
+        if (!add(barrier, phase, arrivals, true, 0, depth)) return false;
         break;
       case kExpect:
-        if (!add(state, barrier, item, true,
+        if (!add(barrier, phase, arrivals, true,
                  action->bytes * (action->of_each_row ? rows_of(item) : 1), depth))
           return false;
         break;
@@ -206,7 +232,8 @@ class Explorer {
       after.flights.erase(after.flights.find(*flight));
       const auto number = static_cast<size_t>(item % protocol_.stages);
       ++after.slots[number].landed;
-      if (add(after, after.full[number], item, false, -bytes, depth))
+      if (add(after.full[number], item / protocol_.stages, protocol_.full_arrivals, false, -bytes,
+              depth))
         following.insert(std::move(after));
     }
     if (all_done) {
@@ -215,6 +242,8 @@ class Explorer {
         whole = whole && full.pending == protocol_.full_arrivals && full.bytes == 0;
       for (const Barrier& empty : state.empty)
         whole = whole && empty.pending == protocol_.empty_arrivals && empty.bytes == 0;
+      for (const Barrier& turn : state.turn)
+        whole = whole && turn.pending == protocol_.turn_arrivals && turn.bytes == 0;
       if (!whole) note(Kind::kLeftover, depth);
     } else if (!any && state.flights.empty()) {
       note(Kind::kDeadlock, depth);
