@@ -433,6 +433,14 @@ std::optional<Rejection> refuse_matmul(const SegmentFacts& facts) {
                    "columns", contraction.value,
                    "none needed where the graph may be cut: another kernel reduces");
   }
+  for (const Op& op : facts.fusion.ops) {
+    if (!std::holds_alternative<TakeOp>(op.kind)) continue;
+    const ValueId from = op.operands.front();
+    if (facts.is_read(from) || !facts.space.dependence[from].columns) continue;
+    return refused("an element of a row is gathered from what lanes have in registers", 1, 0,
+                   "gathers", op.results.front(),
+                   "none needed where the graph may be cut: another kernel gathers");
+  }
   for (size_t i = 0; i < facts.fusion.outputs.size(); ++i) {
     const Dependence covered = facts.space.output_coverage[i];
     // Kernels that reduce rows store values of rows.

@@ -36,7 +36,7 @@ Result<ProposedSchedule> candidate_of(const KernelPlan& kernel, const TunedSched
     return fail(offered.error());
   const Schedule& chosen = pinned.chosen().schedule;
   // The other kernel of the segment reads its complete results.
-  if (kernel.is_part && chosen.persistent_blocks != 0)
+  if (kernel.is_part && leaves_partials(kernel.facts, chosen))
     return fail({.kind = ErrorKind::kUnsupported,
                  .message = "the schedule leaves partial results that nothing finishes",
                  .remedy = "tune again"});

@@ -64,12 +64,9 @@ std::optional<SplitPlan> split_segment(const SegmentFacts& facts) {
 bool schedule_part(KernelPlan& kernel, const DeviceLimits& limits, const PlanOptions& options) {
   std::vector<Rejection> rejections;
   if (!offer_schedules(kernel, rejections, limits, options)) return false;
-  // Partial results would need another kernel. Persistent blocks of a contraction leave none.
-  if (!kernel.facts.space.contraction) {
-    std::erase_if(kernel.candidates, [](const ProposedSchedule& candidate) {
-      return candidate.schedule.persistent_blocks != 0;
-    });
-  }
+  std::erase_if(kernel.candidates, [&](const ProposedSchedule& candidate) {
+    return leaves_partials(kernel.facts, candidate.schedule);
+  });
   rank_schedules(kernel.candidates, options.families);
   return !kernel.candidates.empty();
 }

@@ -75,6 +75,22 @@ TEST(MatmulTest, EveryTypeIsContracted) {
             kMatmul);
 }
 
+TEST(MatmulTest, RefusesGathersFromAccumulators) {
+  const SegmentFacts facts = facts_of(parse_fusion(R"(fusion @labels {
+  %v0 x : bf16[100, 64] = input
+  %v1 w : bf16[128, 64] = input
+  %v2 label : i64[100] = input
+  %v3 : f32[100, 128] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
+  %v4 : f32[100] = reduce.max %v3 over(1)
+  %v5 : f32[100] = take %v3, %v2 axis(1)
+  %v6 : f32[100] = sub %v4, %v5
+  return %v6
+})")
+                                          .value());
+  EXPECT_THAT(text_of(*refuse_matmul(facts)),
+              HasSubstr("gathered from what lanes have in registers"));
+}
+
 // Two blocks would store what has one element for all heads.
 TEST(MatmulTest, RefusesOutputsThatLackAnAxisOfTheRows) {
   const SegmentFacts facts = facts_of(parse_fusion(R"(fusion @heads {

@@ -53,15 +53,6 @@ Fusion linear_cross_entropy() {
   return m.b.build();
 }
 
-/// Logits, and the statistics of their rows that a backward pass needs.
-Fusion linear_logsumexp() {
-  LinearBuilder m("linear_logsumexp");
-  const ValueId logits = m.b.cast(m.product(), DType::kBF16, "logits");
-  m.b.output(logits);
-  m.b.output(logsumexp(m.b, logits), "statistics");
-  return m.b.build();
-}
-
 Fusion linear_f32() {
   LinearBuilder m("linear_f32");
   m.b.output(m.b.add(m.product({}, DType::kF32), m.row(DType::kF32, "bias")), "y");
@@ -98,8 +89,6 @@ std::vector<CannedFusion> canned_contractions() {
       {"linear_head_norm", linear_head_norm, small_matrix(), large, "a norm of parts of its rows"},
       {"linear_cross_entropy", linear_cross_entropy, small_matrix(), matrix_extents(2048, 8192),
        "a loss of long rows that are in no memory"},
-      {"linear_logsumexp", linear_logsumexp, small_matrix(), matrix_extents(2048, 8200),
-       "a matrix product, and a value for each of its long rows"},
       {"linear_f32", linear_f32, small_matrix(), large, "a product of f32"},
       {"linear_tf32", linear_tf32, small_matrix(), large, "a product of f32 in parts"},
       {"log_matmul", log_matmul, small_matrix(), large, "a contraction of logarithms"},
