@@ -42,25 +42,16 @@ ExprId row_of_lane(const ProgramScope& scope) {
   return scope.builder.div(scope.lane, scope.i32(kWarp / program::kFragmentRows));
 }
 
-FragmentProduct::FragmentProduct(const ProgramScope& scope, const program::Contract& contract)
-    : scope_(scope),
-      builder_(scope.builder),
-      contract_(contract),
-      sum_(scope.tile(contract.accumulator)),
-      shape_(program::matrix_shape(scope.program, contract)) {}
-
-FragmentProduct::Operand FragmentProduct::operand(program::TileId id, bool is_left,
-                                                  int64_t groups) {
+FragmentProduct::Operand FragmentProduct::operand(program::TileId id, int64_t groups) {
   const program::Tile& tile = scope_.tile(id);
-  const program::AxisId own = is_left ? sum_.rows.axis : sum_.columns.axis;
   return {.tile = tile,
           .shared = scope_.shared.at(id),
           .registers = builder_.declare_tile(tile.name + "_part", tile.type, groups,
                                              kRegisterBytes / bytes_of(tile.type)),
           .groups = groups,
-          .begin = scope_.part_begins.at(own),
-          .is_transposed = tile.columns.axis == own,
-          .is_left = is_left};
+          .begin = scope_.part_begins.at(own_axis(id)),
+          .is_transposed = is_transposed(id),
+          .is_left = id == contract_.left};
 }
 
 void FragmentProduct::load(const Operand& operand, ExprId stage, ExprId k, ExprId number) {
@@ -133,9 +124,8 @@ void FragmentProduct::load_words(const Operand& operand, ExprId stage, ExprId k,
 void FragmentProduct::add(ExprId stage) {
   const int64_t rows = row_instructions(sum_);
   const int64_t columns = column_instructions(sum_);
-  const Operand left = operand(contract_.left, true, rows * kir::Mma::kLeftGroups);
-  const Operand right = operand(contract_.right, false, columns * kir::Mma::kRightGroups);
-  const int64_t depth = left.is_transposed ? left.tile.rows.extent : left.tile.columns.extent;
+  const Operand left = operand(contract_.left, rows * kir::Mma::kLeftGroups);
+  const Operand right = operand(contract_.right, columns * kir::Mma::kRightGroups);
   const auto load_operand = [&](const Operand& operand, ExprId k, ExprId number) {
     const bool is_transposable = bytes_of(operand.tile.type) <= 2;
     if (operand.is_transposed && !is_transposable) {
@@ -144,7 +134,7 @@ void FragmentProduct::add(ExprId stage) {
       load(operand, stage, k, number);
     }
   };
-  builder_.unrolled("k", depth / shape_.k, [&](ExprId k) {
+  builder_.unrolled("k", depth().extent / shape_.k, [&](ExprId k) {
     builder_.unrolled("i", rows, [&](ExprId i) { load_operand(left, k, i); });
     builder_.unrolled("j", columns / 2, [&](ExprId j) { load_operand(right, k, j); });
     switch (contract_.precision) {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "codegen/lower/program_scope.h"
+#include "codegen/lower/tile_product.h"
 
 namespace sinter {
 
@@ -8,10 +8,11 @@ namespace sinter {
 /// matrix instructions of one warp. The fragment is a tile of registers of two lanes. For
 /// instruction (i, j) of the warp's rows and columns and half h of its rows, group
 /// (i * columns + j) * 2 + h holds two adjacent columns (kir::Mma).
-class FragmentProduct {
+class FragmentProduct : TileProduct {
  public:
   /// The arguments must outlive the object.
-  FragmentProduct(const ProgramScope& scope, const program::Contract& contract);
+  FragmentProduct(const ProgramScope& scope, const program::Contract& contract)
+      : TileProduct(scope, contract) {}
 
   /// Adds the products of one stage of the tiles (i32).
   void add(kir::ExprId stage);
@@ -27,7 +28,7 @@ class FragmentProduct {
     bool is_transposed;  ///< The rows of the tile are parts of the contracted axis.
     bool is_left;
   };
-  [[nodiscard]] Operand operand(program::TileId id, bool is_left, int64_t instructions);
+  [[nodiscard]] Operand operand(program::TileId id, int64_t groups);
   /// Rounds what was loaded to TF32.
   void round(const Operand& operand);
   /// Splits what was loaded into two TF32 numbers, and leaves the first in the registers. A number
@@ -44,12 +45,6 @@ class FragmentProduct {
   void load(const Operand& operand, kir::ExprId stage, kir::ExprId k, kir::ExprId number);
   /// The same of a transposed operand of 4 bytes, which no matrix load transposes.
   void load_words(const Operand& operand, kir::ExprId stage, kir::ExprId k, kir::ExprId number);
-
-  const ProgramScope& scope_;
-  kir::KernelBuilder& builder_;
-  const program::Contract& contract_;
-  const program::Tile& sum_;
-  program::MatrixShape shape_;
 };
 
 // What a lane holds of one instruction (PTX ISA, "mma" and "wgmma", accumulators): pairs of

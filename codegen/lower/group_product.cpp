@@ -8,18 +8,11 @@ using kir::ExprId;
 
 static_assert(program::kGroupColumns == kir::Wgmma::kColumns);
 
-GroupProduct::GroupProduct(const ProgramScope& scope, const program::Contract& contract)
-    : scope_(scope),
-      builder_(scope.builder),
-      contract_(contract),
-      sum_(scope.tile(contract.accumulator)),
-      shape_(program::matrix_shape(scope.program, contract)) {}
-
 kir::SharedMatrix GroupProduct::matrix(program::TileId id, ExprId stage, ExprId own,
                                        int64_t k) const {
   const program::Tile& tile = scope_.tile(id);
   const bool is_left = id == contract_.left;
-  const bool transposed = tile.columns.axis == (is_left ? sum_.rows.axis : sum_.columns.axis);
+  const bool transposed = is_transposed(id);
   const int64_t line = tile.line_columns();
   const int64_t block = tile.rows.extent * line;  // Lines of all rows that have the same columns.
   constexpr int64_t kGroupLines = 8;
@@ -44,12 +37,9 @@ kir::SharedMatrix GroupProduct::matrix(program::TileId id, ExprId stage, ExprId 
 }
 
 void GroupProduct::start(ExprId stage) const {
-  const program::Tile& left = scope_.tile(contract_.left);
-  const bool left_transposed = left.columns.axis == sum_.rows.axis;
-  const int64_t depth = left_transposed ? left.rows.extent : left.columns.extent;
   const int64_t groups = sum_.columns.extent / 4;  // Of one product.
   builder_.append(kir::WgmmaFence{});
-  for (int64_t k = 0; k < depth; k += shape_.k) {
+  for (int64_t k = 0; k < depth().extent; k += shape_.k) {
     for (int64_t i = 0; i < row_instructions(sum_); ++i) {
       const ExprId row =
           builder_.add(scope_.part_begins.at(sum_.rows.axis), scope_.i32(i * shape_.m));

@@ -16,34 +16,29 @@ constexpr int64_t kHalves = kir::Mma::kAccumulatorGroups;
 
 }  // namespace
 
-LaneProduct::LaneProduct(const ProgramScope& scope, const program::Contract& contract)
-    : scope_(scope),
-      builder_(scope.builder),
-      contract_(contract),
-      sum_(scope.tile(contract.accumulator)),
-      shape_(program::matrix_shape(scope.program, contract)) {}
-
 ExprId LaneProduct::identity(kir::KernelBuilder& builder, ContractFn fn, DType type) {
   return kir::identity_of(builder, fn == ContractFn::kMax ? Reduction::kMax : Reduction::kSum, 0,
                           type);
 }
 
-LaneProduct::Operand LaneProduct::operand(program::TileId id, bool is_left) {
+LaneProduct::Operand LaneProduct::operand(program::TileId id) {
   const program::Tile& tile = scope_.tile(id);
-  const program::AxisId own = is_left ? sum_.rows.axis : sum_.columns.axis;
-  const bool is_transposed = tile.columns.axis == own;
+  const bool is_left = id == contract_.left;
+  const bool transposed = is_transposed(id);
+  SINTER_CHECK(tile.in_order == transposed,
+               "lanes read transposed tiles in order, and others by chunks of eight rows");
   const int64_t instructions = is_left ? row_instructions(sum_) : column_instructions(sum_);
   const int64_t of_instruction = is_left ? kHalves : kPair;
   const int64_t adjacent = is_left ? 1 : kPair;
   const int64_t count = instructions * of_instruction;
   return {.tile = tile,
           .shared = scope_.shared.at(id),
-          .registers = is_transposed
+          .registers = transposed
                            ? builder_.declare_tile(tile.name + "_part", tile.type, count / adjacent,
                                                    adjacent)
                            : builder_.declare_tile(tile.name + "_part", tile.type, count, shape_.k),
-          .begin = scope_.part_begins.at(own),
-          .is_transposed = is_transposed,
+          .begin = scope_.part_begins.at(own_axis(id)),
+          .is_transposed = transposed,
           .instructions = instructions,
           .of_instruction = of_instruction,
           .adjacent = adjacent,
@@ -127,19 +122,12 @@ void LaneProduct::combine(const Operand& left, const Operand& right, ExprId k) {
 }
 
 void LaneProduct::add(ExprId stage, ExprId begin) {
-  const Operand left = operand(contract_.left, true);
-  const Operand right = operand(contract_.right, false);
-  for (const Operand* operand : {&left, &right}) {
-    SINTER_CHECK(operand->tile.in_order == operand->is_transposed,
-                 "lanes read transposed tiles in order, and others by chunks of eight rows");
-  }
-  const int64_t depth = left.is_transposed ? left.tile.rows.extent : left.tile.columns.extent;
-  const program::AxisId contracted =
-      left.is_transposed ? left.tile.rows.axis : left.tile.columns.axis;
-  const int64_t extent = scope_.program.axes[contracted].extent;
+  const Operand left = operand(contract_.left);
+  const Operand right = operand(contract_.right);
+  const int64_t extent = scope_.program.axes[depth().axis].extent;
   // Beyond the end the tiles hold zeros, which change sums of products alone.
-  const bool has_end = contract_.fn != ContractFn::kSum && extent % depth != 0;
-  builder_.unrolled("chunk", depth / shape_.k, [&](ExprId chunk) {
+  const bool has_end = contract_.fn != ContractFn::kSum && extent % depth().extent != 0;
+  builder_.unrolled("chunk", depth().extent / shape_.k, [&](ExprId chunk) {
     if (!left.is_transposed) load_chunk(left, stage, chunk);
     if (!right.is_transposed) load_chunk(right, stage, chunk);
     builder_.unrolled("k", shape_.k, [&](ExprId k) {

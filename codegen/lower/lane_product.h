@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "codegen/lower/program_scope.h"
+#include "codegen/lower/tile_product.h"
 
 namespace sinter {
 
@@ -11,10 +11,11 @@ namespace sinter {
 /// what follows a contraction does not depend on its unit. It reads a chunk of 16 bytes along the
 /// contracted axis of each of its rows and columns at once; of a transposed operand, adjacent
 /// elements of one step along that axis.
-class LaneProduct {
+class LaneProduct : TileProduct {
  public:
   /// The arguments must outlive the object.
-  LaneProduct(const ProgramScope& scope, const program::Contract& contract);
+  LaneProduct(const ProgramScope& scope, const program::Contract& contract)
+      : TileProduct(scope, contract) {}
 
   /// Combines one stage (i32) of the tiles, which begins at `begin` (i64) of the contracted axis.
   void add(kir::ExprId stage, kir::ExprId begin);
@@ -35,7 +36,7 @@ class LaneProduct {
     int64_t instruction_extent;  ///< Elements of an instruction along the own axis.
     kir::ExprId first;           ///< The lane's first element of an instruction, i32.
   };
-  [[nodiscard]] Operand operand(program::TileId id, bool is_left);
+  [[nodiscard]] Operand operand(program::TileId id);
   /// Loads chunk `chunk` (i32) of an operand, or element `k` (i32) of the stage of a transposed
   /// one.
   void load_chunk(const Operand& operand, kir::ExprId stage, kir::ExprId chunk);
@@ -44,12 +45,6 @@ class LaneProduct {
   [[nodiscard]] kir::ExprId value(const Operand& operand, kir::ExprId number, kir::ExprId k) const;
   /// Combines step `k` (i32) of the chunk with all accumulators.
   void combine(const Operand& left, const Operand& right, kir::ExprId k);
-
-  const ProgramScope& scope_;
-  kir::KernelBuilder& builder_;
-  const program::Contract& contract_;
-  const program::Tile& sum_;
-  program::MatrixShape shape_;
 };
 
 }  // namespace sinter
