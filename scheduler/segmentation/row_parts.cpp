@@ -153,14 +153,10 @@ class Splitting {
     }
     for (const OpId id : facts_.fusion.op_ids()) {
       const Op& op = facts_.fusion.ops[id];
-      if (std::holds_alternative<TakeOp>(op.kind)) {
-        if (!split_take(op)) return std::nullopt;
-      } else if (is_reduction(op.kind) && !split(op)) {
-        return std::nullopt;
-      } else if (!is_reduction(op.kind)) {
-        continue;
-      }
-      if (!has_types_of(op)) return std::nullopt;
+      const bool is_take = std::holds_alternative<TakeOp>(op.kind);
+      if (!is_take && !is_reduction(op.kind)) continue;
+      const bool is_split = is_take ? split_take(op) : split(op);
+      if (!is_split || !has_types_of(op)) return std::nullopt;
     }
     for (const ValueId output : facts_.fusion.outputs) {
       PartsBuilder& writer = is_stored_by_parts(facts_, output) ? first_ : second_;

@@ -1,11 +1,11 @@
 #include "scheduler/segmentation/uneven_parts.h"
 
 #include <algorithm>
+#include <bitset>
 #include <functional>
 #include <map>
 #include <optional>
 #include <ranges>
-#include <set>
 #include <span>
 
 #include "fusion_ir/fusion_builder.h"
@@ -24,45 +24,41 @@ bool divides(int64_t length, const PartRange& wanted) {
   return false;
 }
 
-/// True if the elements of a value along an axis are columns of a contraction, or computed from
-/// them one by one.
-bool is_of_contraction(const Fusion& fusion, ValueId value, int axis) {
-  const size_t rank = fusion.values[value].shape.size();
-  const auto is_element = [&](ValueId x) {
-    const OpKind& kind = fusion.def_of(x).kind;
-    return (std::holds_alternative<PointwiseOp>(kind) || std::holds_alternative<CastOp>(kind)) &&
-           fusion.values[x].shape.size() == rank;
-  };
-  std::set<ValueId> seen = {value};
-  std::vector<ValueId> open = {value};
-  while (!open.empty()) {
-    const ValueId x = open.back();
-    open.pop_back();
-    if (const auto* contract = fusion.def_as<ContractOp>(x)) {
-      const auto has = [&](const std::vector<int>& places) {
-        return std::ranges::find(places, axis) != places.end();
-      };
-      if (has(contract->left) != has(contract->right)) return true;
-    }
-    if (!is_element(x)) continue;
-    for (const ValueId operand : fusion.def_of(x).operands) {
-      if (seen.insert(operand).second) open.push_back(operand);
+/// For every value, the axes along which its elements are columns of a contraction, or computed
+/// from them one by one.
+class ContractedColumns {
+ public:
+  explicit ContractedColumns(const Fusion& fusion) : axes_(fusion.values.size()) {
+    for (const Op& op : fusion.ops) {
+      AxisSet axes;
+      if (const auto* contract = std::get_if<ContractOp>(&op.kind)) {
+        for (const int axis : contract->left) axes.flip(static_cast<size_t>(axis));
+        for (const int axis : contract->right) axes.flip(static_cast<size_t>(axis));
+      } else if (std::holds_alternative<PointwiseOp>(op.kind) ||
+                 std::holds_alternative<CastOp>(op.kind)) {
+        for (const ValueId operand : op.operands) axes |= axes_[operand];
+      }
+      for (const ValueId result : op.results) axes_[result] = axes;
     }
   }
-  return false;
-}
+  [[nodiscard]] bool has(ValueId value, int axis) const {
+    return axes_[value][static_cast<size_t>(axis)];
+  }
+
+ private:
+  using AxisSet = std::bitset<kMaxRank>;
+  IdMap<ValueId, AxisSet> axes_;
+};
 
 /// Rows of a contraction of which no tiles have equal parts: tiles of all columns, and a rest.
-std::optional<UnevenAxis> uneven_columns(const Fusion& fusion, OpId id) {
+std::optional<UnevenAxis> uneven_columns(const Fusion& fusion, const ContractedColumns& columns,
+                                         OpId id, int axis) {
   const Op& op = fusion.ops[id];
-  const auto* take = std::get_if<TakeOp>(&op.kind);
-  const int axis = take != nullptr ? take->axis : reduced_axes(op.kind).front();
-  const Shape& shape = fusion.values[op.operands[0]].shape;
-  const int64_t length = shape[static_cast<size_t>(axis)].constant();
+  if (!columns.has(op.operands[0], axis)) return std::nullopt;
+  const int64_t length = fusion.values[op.operands[0]].shape[static_cast<size_t>(axis)].constant();
   constexpr int64_t kMostOfCluster = kMostClusterBlocks * kMostMatmulColumns;
   if (length <= kMostMatmulColumns || (length % 2 == 0 && length <= kMostOfCluster) ||
-      !tile_parts(length).empty() || fusion.values[op.results[0]].type == DType::kBool ||
-      !is_of_contraction(fusion, op.operands[0], axis))
+      !tile_parts(length).empty() || fusion.values[op.results[0]].type == DType::kBool)
     return std::nullopt;
   return UnevenAxis{.reduction = id,
                     .axis = axis,
@@ -72,14 +68,14 @@ std::optional<UnevenAxis> uneven_columns(const Fusion& fusion, OpId id) {
                     .of_contraction = true};
 }
 
-std::optional<UnevenAxis> uneven_axis(const Fusion& fusion, OpId id, const DeviceLimits& limits) {
+std::optional<UnevenAxis> uneven_axis(const Fusion& fusion, const ContractedColumns& columns,
+                                      OpId id, const DeviceLimits& limits) {
   const Op& op = fusion.ops[id];
-  const bool is_one_axis = is_reduction(op.kind) && reduced_axes(op.kind).size() == 1;
-  if (is_one_axis || std::holds_alternative<TakeOp>(op.kind)) {
-    if (auto found = uneven_columns(fusion, id)) return found;
-  }
+  if (const auto* take = std::get_if<TakeOp>(&op.kind))
+    return uneven_columns(fusion, columns, id, take->axis);
   if (!is_reduction(op.kind) || reduced_axes(op.kind).size() != 1) return std::nullopt;
   const int axis = reduced_axes(op.kind).front();
+  if (auto found = uneven_columns(fusion, columns, id, axis)) return found;
   const Sizes sizes = Binding{}.sizes_of(fusion.values[op.operands[0]].shape);
   const auto at = std::span(sizes).subspan(static_cast<size_t>(axis));
   const int64_t behind = element_count(Sizes(at.begin() + 1, at.end()));
@@ -248,8 +244,9 @@ std::vector<ValueId> in_parts(FusionBuilder& b, const OpKind& kind,
 
 std::vector<UnevenAxis> find_uneven_axes(const Fusion& fusion, const DeviceLimits& limits) {
   std::vector<UnevenAxis> out;
+  const ContractedColumns columns(fusion);
   for (const OpId id : fusion.op_ids()) {
-    if (const auto axis = uneven_axis(fusion, id, limits)) out.push_back(*axis);
+    if (const auto axis = uneven_axis(fusion, columns, id, limits)) out.push_back(*axis);
   }
   return out;
 }
@@ -265,16 +262,15 @@ Fusion with_axes_in_parts(const Fusion& fusion, const std::vector<UnevenAxis>& a
     for (const ValueId operand : op.operands) operands.push_back(made[operand]);
     std::vector<ValueId> results;
     if (found != axes.end()) {
+      const bool is_take = std::holds_alternative<TakeOp>(op.kind);
       const auto part = [&](int64_t from, int64_t to) {
         ValueId x = found->of_contraction
                         ? ColumnRange(fusion, b, made, from, to).of(op.operands[0], found->axis)
                         : part_of(b, operands[0], found->axis, from, to);
-        if (std::holds_alternative<TakeOp>(op.kind))
-          x = taken_elements(b, x, operands[1], found->axis, from);
+        if (is_take) x = taken_elements(b, x, operands[1], found->axis, from);
         return x;
       };
       const OpKind maximum = ReduceOp{.fn = ReduceFn::kMax, .axes = {found->axis}};
-      const bool is_take = std::holds_alternative<TakeOp>(op.kind);
       results = in_parts(b, is_take ? maximum : op.kind, part, *found);
       if (is_take)
         results.front() = taken_of_maximum(b, results.front(), operands[1], found->length,
