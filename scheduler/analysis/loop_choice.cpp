@@ -299,16 +299,14 @@ class LoopChooser {
       return reject_space("an output has other axes than the contraction", result,
                           "give what has other axes a fusion of its own");
     }
-    if (!reduced_by_.empty()) {
-      if (auto rejection = choose_reduced(left, columns, both)) return rejection;
+    if (reduced_by_.empty()) {
+      const auto innermost = std::ranges::find_if(
+          walked.rbegin(), walked.rend(), [&](uint32_t node) { return !contains(both, node); });
+      if (innermost != walked.rend() && contains(left, *innermost)) columns = left;
+    } else if (auto rejection = choose_reduced(left, columns, both)) {
+      return rejection;
     }
     std::ranges::stable_partition(walked, [&](uint32_t node) { return contains(both, node); });
-    if (!reduced_by_.empty()) return std::nullopt;
-    for (const uint32_t node : walked | std::views::reverse) {
-      if (contains(both, node)) continue;
-      if (contains(left, node)) columns = left;
-      break;
-    }
     return std::nullopt;
   }
 

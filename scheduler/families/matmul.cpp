@@ -164,10 +164,18 @@ bool has_matrix_instruction(DType type, ContractPrecision precision) {
 /// True for schedules of a producer and warp groups.
 bool has_producer(const MatmulParameters& own) { return own.consumer_registers > 0; }
 
+/// True for outputs that have an element for each row: no two blocks store the same one.
+bool covers_rows(const SegmentFacts& facts, size_t output) {
+  const std::vector<int64_t>& strides = facts.space.outputs[output].strides;
+  for (size_t i = 0; i < facts.space.row_dimensions; ++i) {
+    if (facts.space.dimensions[i].size > 1 && strides[i] == 0) return false;
+  }
+  return facts.space.output_coverage[output].rows || facts.space.row_dimensions == 0;
+}
+
 /// True for outputs that have an element for each row and column.
 bool covers_all(const SegmentFacts& facts, size_t output) {
-  const Dependence covered = facts.space.output_coverage[output];
-  return covered.columns && (covered.rows || facts.space.row_dimensions == 0);
+  return facts.space.output_coverage[output].columns && covers_rows(facts, output);
 }
 
 /// Loads of the segment's other tensors and stores, per element of the result.
@@ -385,19 +393,6 @@ std::optional<Rejection> check_device(const SegmentFacts& facts, const DeviceLim
 
 }  // namespace
 
-namespace {
-
-/// True if an output has an element for each row: no two blocks store the same one.
-bool covers_rows(const SegmentFacts& facts, size_t output) {
-  const std::vector<int64_t>& strides = facts.space.outputs[output].strides;
-  for (size_t i = 0; i < facts.space.row_dimensions; ++i) {
-    if (facts.space.dimensions[i].size > 1 && strides[i] == 0) return false;
-  }
-  return facts.space.output_coverage[output].rows || facts.space.row_dimensions == 0;
-}
-
-}  // namespace
-
 std::optional<Rejection> refuse_matmul(const SegmentFacts& facts) {
   if (!facts.space.contraction) {
     return refused("the segment contracts nothing", 0, 1, "contractions", {},
@@ -442,10 +437,8 @@ std::optional<Rejection> refuse_matmul(const SegmentFacts& facts) {
                    "none needed where the graph may be cut: another kernel gathers");
   }
   for (size_t i = 0; i < facts.fusion.outputs.size(); ++i) {
-    const Dependence covered = facts.space.output_coverage[i];
     // Kernels that reduce rows store values of rows.
-    const bool is_stored = covered.columns || facts.has_reduction();
-    if (is_stored && covers_rows(facts, i)) continue;
+    if (covers_all(facts, i) || (facts.has_reduction() && covers_rows(facts, i))) continue;
     if (facts.is_empty(facts.fusion.outputs[i])) continue;
     return refused("an output has fewer axes than the contraction", 0, 1, "axes",
                    facts.fusion.outputs[i],

@@ -57,16 +57,6 @@ std::string_view text_of(CopyKind kind) {
   unreachable();
 }
 
-std::string_view text_of(Unit unit) {
-  switch (unit) {
-    case Unit::kMatrix:
-      return "matrix";
-    case Unit::kLane:
-      return "lane";
-  }
-  unreachable();
-}
-
 MatrixShape matrix_shape(const Program& program, const Contract& contract) {
   constexpr int64_t kBytesOfK = 32;
   const Tile& accumulator = program.tiles[contract.accumulator];

@@ -153,7 +153,6 @@ enum class Unit : uint8_t {
   kMatrix,  ///< The matrix instructions that the accumulator's place names (kir::Mma, kir::Wgmma).
   kLane,    ///< Each lane, those of its own accumulators: multiply-adds, or maxima of sums.
 };
-std::string_view text_of(Unit unit);
 
 /// accumulator += left * right over the contracted axis of the two tiles, or the maximum of left +
 /// right.
