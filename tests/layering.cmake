@@ -11,7 +11,7 @@ set(users tests benchmarks examples tools sinter)
 set(rooms_fusion_ir . passes)
 set(rooms_scheduler analysis schedule program budgets cost families plan segmentation planning report)
 set(rooms_codegen kernel protocol lower passes device cuda)
-set(rooms_runtime . driver cache compile json execute interpreter oracle check tuning c_api)
+set(rooms_runtime . driver cublaslt cache compile json execute interpreter oracle check tuning c_api)
 
 set(violations "")
 

@@ -18,6 +18,8 @@ std::string_view text_of(KernelOrigin origin) {
       return "disk cache";
     case KernelOrigin::kCompiled:
       return "compiled";
+    case KernelOrigin::kLibrary:
+      return "library";
   }
   unreachable();
 }

@@ -72,6 +72,8 @@ void add_planning_options(CLI::App& command, ProblemOptions& options) {
       ->capture_default_str();
   command.add_flag("--check-indices", options.check_indices,
                    "Plan kernels that leave the indices of every take, to be checked afterwards");
+  command.add_flag("--cublaslt", options.cublaslt,
+                   "Also offer the matrix products of cuBLASLt, where they are predicted faster");
   command.add_option("--schedule", options.schedule_file, "Pin all of a schedule: a .sched file")
       ->group("Pins");
   command.add_option("--family", options.family, "Pin the family")->group("Pins");

@@ -20,6 +20,7 @@
 #include "runtime/json/plan_file.h"
 #include "runtime/tuning/tuning_database.h"
 #include "scheduler/analysis/kept_value.h"
+#include "scheduler/families/cublaslt.h"
 #include "scheduler/families/interruption.h"
 #include "scheduler/plan/plan_options.h"
 #include "scheduler/planning/planner.h"
@@ -193,13 +194,16 @@ Result<Problem> load_problem(const ProblemOptions& options, DefaultSize default_
   if (!pin) return fail(pin.error());
   auto interruption = make_interruption(options);
   if (!interruption) return fail(interruption.error());
-  Problem out{.fusion = std::move(source->fusion),
-              .extents = std::move(extents),
-              .limits = std::move(*limits),
-              .plan_options = {.families = interruptible_lowering(
-                                   interruptible(builtin_families(), *interruption), *interruption),
-                               .pin = std::move(*pin),
-                               .check_indices = options.check_indices}};
+  FamilySet families = builtin_families();
+  if (options.cublaslt) families = with_cublaslt(std::move(families));
+  Problem out{
+      .fusion = std::move(source->fusion),
+      .extents = std::move(extents),
+      .limits = std::move(*limits),
+      .plan_options = {.families = interruptible_lowering(
+                           interruptible(std::move(families), *interruption), *interruption),
+                       .pin = std::move(*pin),
+                       .check_indices = options.check_indices}};
   for (const std::string& cut : options.cuts) out.plan_options.cuts.push_back({cut});
   for (const std::string& join : options.joins) out.plan_options.joins.push_back(make_join(join));
   if (!options.like.empty()) {
@@ -280,7 +284,7 @@ Result<PlannedProblem> load_planned(const ProblemOptions& options) {
     if (!plan) return fail(plan.error());
     return PlannedProblem{std::move(*plan), std::move(problem->plan_options.families)};
   }
-  FamilySet families = builtin_families();
+  FamilySet families = with_cublaslt(builtin_families());
   auto plan = read_file(options.plan_file)
                   .and_then([&](const std::string& text) { return load_plan(text, families); })
                   .map_error([&](Error error) {

@@ -16,6 +16,8 @@ std::string origin_text(KernelOrigin origin, double compile_ms) {
       return "kernel from the disk cache";
     case KernelOrigin::kCompiled:
       return fmt::format("kernel compiled in {:.0f} ms", compile_ms);
+    case KernelOrigin::kLibrary:
+      unreachable();
   }
   unreachable();
 }
@@ -32,6 +34,8 @@ std::string check_text(const DeviceCheck& check) {
 }
 
 std::string kernel_text(const KernelBuild& kernel) {
+  if (kernel.library != nullptr)
+    return fmt::format("{}: {}\n", kernel.library->name(), text_of(*kernel.source.call));
   const CompiledResources& resources = kernel.kernel->resources;
   return fmt::format("{}{}: {} registers, {} B spilled, {} shared\n", print(kernel.chosen.schedule),
                      origin_text(kernel.origin, kernel.kernel->compile_ms), resources.registers,

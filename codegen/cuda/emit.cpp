@@ -64,6 +64,11 @@ FamilySet builtin_families() {
 Result<LoweredKernel> lower(const SegmentFacts& facts, const Schedule& schedule,
                             const FamilySet& families, const KernelPassOptions& options) {
   const Family* family = find_family(families, schedule.family);
+  if (family != nullptr && family->call) {
+    return fail({.kind = ErrorKind::kUnsupported,
+                 .message = fmt::format("'{}' is a library, which has the kernel", schedule.family),
+                 .remedy = "pin the family matmul for a kernel of Sinter's"});
+  }
   if (family == nullptr || !family->lower) {
     return fail(
         {.kind = ErrorKind::kUnsupported,
@@ -80,8 +85,37 @@ Result<LoweredKernel> lower(const SegmentFacts& facts, const Schedule& schedule,
   });
 }
 
+namespace {
+
+KernelSource source_of_call(LibraryMatmul call) {
+  KernelSource out{.entry = "cublasLtMatmul",
+                   .text = fmt::format("// cublasLtMatmul: {}\n", text_of(call)),
+                   .work_param = 0};
+  const auto add = [&](const LibraryMatrix& matrix, BufferUse use) {
+    out.buffers.push_back({.value = matrix.value,
+                           .type = matrix.type,
+                           .use = use,
+                           .alignment = bytes_of(matrix.type)});
+  };
+  add(call.a, BufferUse::kRead);
+  add(call.b, BufferUse::kRead);
+  if (call.c) add(*call.c, BufferUse::kRead);
+  if (call.bias) add(*call.bias, BufferUse::kRead);
+  add(call.d, BufferUse::kWrite);
+  out.buffers.push_back({.value = {}, .type = DType::kI8, .use = BufferUse::kReadWrite});
+  out.call = std::move(call);
+  return out;
+}
+
+}  // namespace
+
 Result<KernelSource> emit(const SegmentFacts& facts, const Schedule& schedule,
                           const FamilySet& families) {
+  if (is_library_call(families, schedule.family)) {
+    return as_result([&]() -> Result<KernelSource> {
+      return source_of_call(find_family(families, schedule.family)->call(facts, schedule));
+    });
+  }
   auto lowered = lower(facts, schedule, families);
   if (!lowered) return fail(lowered.error());
   return as_result([&]() -> Result<KernelSource> { return make_kernel_source(*lowered); });

@@ -17,7 +17,8 @@ Result<LoweredKernel> lower(const SegmentFacts& facts, const Schedule& schedule,
                             const FamilySet& families = builtin_families(),
                             const KernelPassOptions& options = {});
 
-/// Lowers and prints: CUDA C++ code with its launch description.
+/// Lowers and prints: CUDA C++ code with its launch description. Of a family that a library
+/// computes: the call.
 Result<KernelSource> emit(const SegmentFacts& facts, const Schedule& schedule,
                           const FamilySet& families = builtin_families());
 

@@ -8,6 +8,7 @@
 
 #include "fusion_ir/dtype.h"
 #include "fusion_ir/id.h"
+#include "scheduler/families/library_matmul.h"
 #include "scheduler/plan/plan.h"
 #include "scheduler/plan/tensor_slots.h"
 
@@ -50,10 +51,10 @@ struct TensorMapArgument {
   friend bool operator==(const TensorMapArgument&, const TensorMapArgument&) = default;
 };
 
-/// Everything needed to compile and launch one kernel. The code depends on the graph and the
-/// schedule only, not on the number of rows, so problems that differ in their number of rows share
-/// a compiled kernel. For a list of tensors it depends on the capacity of the tables, not on the
-/// tensors' sizes.
+/// Everything needed to compile and launch one kernel, or to call a library in its place. The code
+/// depends on the graph and the schedule only, not on the number of rows, so problems that differ
+/// in their number of rows share a compiled kernel. For a list of tensors it depends on the
+/// capacity of the tables, not on the tensors' sizes.
 struct KernelSource {
   std::string entry;                    ///< extern "C" name.
   std::string text;                     ///< CUDA C++; includes embedded device headers by name.
@@ -76,6 +77,9 @@ struct KernelSource {
   bool dynamic_shared = false;
   bool starts_early = false;  ///< The kernel waits for its predecessor itself, and may be launched
                               ///< early (programmatic dependent launch).
+  /// Set for a call of a library, which has the kernel: `text` then only names the call, and
+  /// `buffers` are a, b, c where there is one, bias likewise, d, and the workspace.
+  std::optional<LibraryMatmul> call{};
   friend bool operator==(const KernelSource&, const KernelSource&) = default;
 };
 

@@ -12,6 +12,7 @@
 #include "runtime/c_api/structs.h"
 #include "runtime/c_api/text.h"
 #include "runtime/check/host_execution.h"
+#include "scheduler/families/cublaslt.h"
 
 namespace sinter::c_api {
 namespace {
@@ -133,9 +134,10 @@ sinter_status sinter_plan_execute_on_host(const sinter_plan* plan, const sinter_
       destinations.push_back({std::move(tensor), address});
     }
     const std::vector<HostTensor> copies = copies_of(inputs, input_count, planned);
-    const HostRun run = taken(execute_on_host(
-        planned, copies, builtin_families(), {.seed = given.seed, .threads = threads},
-        {.run = host_call(given.external, given.external_data)}));
+    const HostRun run =
+        taken(execute_on_host(planned, copies, with_cublaslt(builtin_families()),
+                              {.seed = given.seed, .threads = threads},
+                              {.run = host_call(given.external, given.external_data)}));
     require_no_findings(run.report);
     for (size_t i = 0; i < output_count; ++i) store(run.outputs[i], destinations[i]);
     if (!run.outside.empty()) throw_error(outside_error(run.outside));
@@ -163,7 +165,7 @@ sinter_status sinter_plan_check(const sinter_plan* plan, const sinter_tensor* in
     const Fusion& fusion = object->graph->fusion;
     const auto data = sample_data_from(given, fusion, planned.binding);
     taken(check_is_possible(fusion, planned));
-    const FamilySet families = builtin_families();
+    const FamilySet families = with_cublaslt(builtin_families());
     const HostCheck check = taken(
         input_count != 0
             ? check_on_host(fusion, planned.binding, planned,

@@ -9,6 +9,7 @@
 #include "runtime/c_api/tuning_object.h"
 #include "runtime/json/plan_file.h"
 #include "runtime/json/plan_json.h"
+#include "scheduler/families/cublaslt.h"
 #include "scheduler/planning/planner.h"
 #include "scheduler/report/drawing.h"
 #include "scheduler/report/explain.h"
@@ -138,7 +139,7 @@ sinter_status sinter_plan_load(const char* text, size_t size, sinter_plan** plan
     require(plan, "plan");
     *plan = nullptr;
     require(text, "text");
-    Plan loaded = taken(load_plan({text, size}, builtin_families()));
+    Plan loaded = taken(load_plan({text, size}, with_cublaslt(builtin_families())));
     auto graph = std::make_shared<const FusionObject>(FusionObject{loaded.fusion});
     *plan = make_handle(PlanObject{std::move(loaded), std::move(graph)});
   });

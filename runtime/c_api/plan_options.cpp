@@ -9,6 +9,7 @@
 #include "runtime/c_api/progress.h"
 #include "runtime/c_api/structs.h"
 #include "scheduler/analysis/kept_value.h"
+#include "scheduler/families/cublaslt.h"
 #include "scheduler/plan/plan_options.h"
 
 namespace sinter::c_api {
@@ -75,10 +76,11 @@ ExtentValues extents_from(const sinter_extent* extents, size_t count) {
 
 PlanOptions plan_options_from(const sinter_plan_options* options) {
   const auto given = read_struct(options, "options");
-  require_zero(given.reserved, "options.reserved");
+  FamilySet families = builtin_families();
+  if (flag(given.cublaslt, "options.cublaslt")) families = with_cublaslt(std::move(families));
   const Interruption interruption =
       interruption_from(given.progress, given.progress_data, given.budget_seconds);
-  PlanOptions out{.families = interruptible(builtin_families(), interruption),
+  PlanOptions out{.families = interruptible(std::move(families), interruption),
                   .pin = pin_from(given),
                   .simplify = !flag(given.keep_graph, "options.keep_graph"),
                   .cutting = cutting_from(given.cutting),

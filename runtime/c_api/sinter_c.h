@@ -320,7 +320,8 @@ typedef struct sinter_plan_options {
                                           nothing measured. */
   int32_t check_indices; /* 1: executions leave the indices of every "take" in the workspace, for
                             sinter_executable_check_indices. */
-  int32_t reserved;
+  int32_t cublaslt; /* 1: cuBLASLt may compute matrix products, where it is predicted to be faster
+                       than kernels of Sinter. Where it cannot be opened, these are compiled. */
   sinter_progress_function progress; /* May be null. */
   void* progress_data;               /* Its `user_data`. */
   /* Once they are spent, the plan that runs the whole graph in one kernel is given if it is known

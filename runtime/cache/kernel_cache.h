@@ -48,7 +48,12 @@ struct KernelCacheStatistics {
   friend bool operator==(const KernelCacheStatistics&, const KernelCacheStatistics&) = default;
 };
 
-enum class KernelOrigin : uint8_t { kMemory, kDisk, kCompiled };
+enum class KernelOrigin : uint8_t {
+  kMemory,
+  kDisk,
+  kCompiled,
+  kLibrary,  ///< Another library has the kernel.
+};
 
 struct CacheLookup {
   CompiledKernelPtr kernel;

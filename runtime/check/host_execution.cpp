@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "codegen/cuda/cuda_emitter.h"
+#include "runtime/check/host_matmul.h"
 #include "runtime/compile/parallel.h"
 #include "runtime/oracle/oracle.h"
 #include "scheduler/plan/plan_verifier.h"
@@ -339,6 +340,15 @@ Result<HostRun> execute_on_host(const Plan& plan, std::span<const HostTensor> in
       }
       const auto id = std::get<KernelId>(step);
       const KernelPlan& segment = plan.kernels[id];
+      if (is_library_call(families, segment.chosen().schedule.family)) {
+        auto call = emit(segment.facts, segment.chosen().schedule, families);
+        if (!call) return fail(call.error());
+        std::vector<LaunchMemory> tensors;
+        for (const BufferArgument& buffer : call->buffers)
+          tensors.push_back(memory.of(memory.slots().of(id, buffer.value, buffer.use)));
+        multiply_on_host(*call->call, tensors);
+        continue;
+      }
       auto kernel = lower(segment.facts, segment.chosen().schedule, families);
       if (!kernel) return fail(kernel.error());
       HostArguments arguments(*kernel);

@@ -52,9 +52,10 @@ Result<HostRun> execute_on_host(const SegmentFacts& facts, const LoweredKernel& 
                                 std::span<const HostTensor> inputs,
                                 const InterpreterOptions& options = {});
 
-/// Runs the kernels and external calls of a plan one after the other, kernels in the interpreter,
-/// all of them in one workspace of the planned size. `inputs` stand in the order of the plan's
-/// fusion. Errors: as above; InvalidArgument where there is no function for a call.
+/// Runs the kernels and external calls of a plan one after the other, kernels in the interpreter
+/// and library calls in double, all of them in one workspace of the planned size. `inputs` stand in
+/// the order of the plan's fusion. Errors: as above; InvalidArgument where there is no function for
+/// a call.
 Result<HostRun> execute_on_host(const Plan& plan, std::span<const HostTensor> inputs,
                                 const FamilySet& families, const InterpreterOptions& options = {},
                                 const HostCalls& calls = {});

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <optional>
 
 #include "runtime/compile/compile_kernel.h"
@@ -63,6 +64,21 @@ class KernelCompiler {
   std::vector<KernelBuild> builds_;  ///< Of the replanner's attempts.
 };
 
+/// A library call as a kernel that is built already.
+Result<KernelBuild> build_of_call(const KernelPlan& kernel, MatmulLibrary& library,
+                                  const CompilePlanOptions& options) {
+  auto source = emit(kernel.facts, kernel.chosen().schedule, options.families);
+  if (!source) return fail(source.error());
+  auto without_image = std::make_shared<CompiledKernel>();
+  without_image->entry = source->entry;
+  return KernelBuild{.chosen = kernel.chosen(),
+                     .source = std::move(*source),
+                     .kernel = std::move(without_image),
+                     .origin = KernelOrigin::kLibrary,
+                     .attempts = {},
+                     .library = &library};
+}
+
 /// Compiles the kernels of a plan, several at once, each kind of them once.
 class PlanCompiler {
  public:
@@ -80,6 +96,7 @@ class PlanCompiler {
                      "schedule is taken for a kernel",
            .log = fmt::format("{}\n", fmt::join(violations, "\n"))});
     }
+    if (auto done = settle_calls(); !done) return fail(done.error());
     for (size_t i = 0; i < plan_.kernels.size(); ++i) compiled_.push_back(std::nullopt);
     // What finishes partial results waits for the grid that leaves them.
     if (auto done = compile([](const KernelPlan& kernel) { return !kernel.finishes; }); !done)
@@ -97,6 +114,50 @@ class PlanCompiler {
   }
 
  private:
+  [[nodiscard]] bool is_call(const ProposedSchedule& candidate) const {
+    return is_library_call(options_.families, candidate.schedule.family);
+  }
+
+  /// Opens the library of the calls. Where that fails, takes the best candidates that need none:
+  /// what was planned beside them stays as it is.
+  Result<void> settle_calls() {
+    const bool has_calls = std::ranges::any_of(
+        plan_.kernels, [&](const KernelPlan& kernel) { return is_call(kernel.chosen()); });
+    if (!has_calls) return leave_out_calls({});
+    auto opened = options_.open_library();
+    if (opened) {
+      library_ = *opened;
+      return leave_out_calls({});
+    }
+    return leave_out_calls(std::move(opened.error()));
+  }
+
+  /// Removes the candidates that call a library, but for the chosen ones if the library is open:
+  /// nothing else of them is compiled, so that re-planning learns nothing of them.
+  Result<void> leave_out_calls(const std::optional<Error>& why) {
+    for (const KernelId id : plan_.kernels.ids()) {
+      const bool was_chosen = is_call(plan_.kernels[id].chosen());
+      if (was_chosen && library_ != nullptr) continue;
+      std::vector<ProposedSchedule> others = plan_.kernels[id].candidates;
+      std::erase_if(others, [&](const ProposedSchedule& other) { return is_call(other); });
+      if (!was_chosen) {
+        plan_.kernels[id].candidates = std::move(others);
+        continue;
+      }
+      if (others.empty()) return fail(*why);
+      const Schedule taken = others.front().schedule;
+      if (auto finished = plan_finish(plan_, id, taken, options_.families); !finished)
+        return finished;
+      KernelPlan& kernel = plan_.kernels[id];
+      kernel.candidates = std::move(others);
+      std::vector<Decision>& kept = plan_.is_segmented ? kernel.decisions : plan_.decisions;
+      kept.push_back({.question = "does a library compute it",
+                      .chosen = taken.family,
+                      .because = fmt::format("{}. {}", why->message, why->remedy)});
+    }
+    return {};
+  }
+
   /// Compiles the kernels that `wanted` names and that are not like an earlier one. The first
   /// error in their order counts.
   template <class Wanted>
@@ -112,7 +173,21 @@ class PlanCompiler {
     const auto compile_one = [&](int64_t w, int64_t) {
       if (failed) return;  // Nothing is begun once something has failed.
       const auto at = static_cast<size_t>(w);
-      KernelCompiler kernel(plan_.kernels[work[at]], plan_.limits, compiler_, cache_, options_);
+      const KernelPlan& planned = plan_.kernels[work[at]];
+      if (is_call(planned.chosen())) {
+        auto built = build_of_call(planned, *library_, options_);
+        if (built) {
+          compiled_[work[at]] = std::move(*built);
+          decisions[at] = {.question = "which library computes it",
+                           .chosen = library_->name(),
+                           .because = "the plan takes the family cublaslt"};
+        } else {
+          errors[at] = built.error();
+          failed = true;
+        }
+        return;
+      }
+      KernelCompiler kernel(planned, plan_.limits, compiler_, cache_, options_);
       auto compiled = kernel.run();
       if (compiled) {
         compiled_[work[at]] = std::move(*compiled);
@@ -170,6 +245,7 @@ class PlanCompiler {
   const NvrtcCompiler& compiler_;
   KernelCache& cache_;
   const CompilePlanOptions& options_;
+  MatmulLibrary* library_ = nullptr;  ///< Of the plan's calls; null without one.
   IdVector<KernelId, std::optional<KernelBuild>> compiled_;  ///< By kernel of the plan.
 };
 

@@ -117,13 +117,22 @@ Result<void> Executable::load_segments() {
   int64_t counter_bytes = 0;
   for (const KernelId id : compiled_->kernels.ids()) {
     const KernelBuild& segment = compiled_->kernels[id];
-    const auto kernel = kernels.load(
-        *driver_, segment.kernel, segment.source.dynamic_shared ? segment.source.shared_bytes : 0,
-        segment.source.cluster_size);
-    if (!kernel) return fail(kernel.error());
-    auto launch = PreparedLaunch::prepare(*driver_, (*kernel)->function(), segment.source);
-    if (!launch) return fail(launch.error());
-    Segment prepared{.kernel = *kernel, .launch = *launch, .arguments = {}};
+    Segment prepared;
+    if (segment.source.call) {
+      SINTER_CHECK(segment.library != nullptr, "a library call without its library");
+      auto matmul = segment.library->prepare(*segment.source.call);
+      if (!matmul) return fail(matmul.error());
+      prepared.matmul = std::move(*matmul);
+    } else {
+      const auto kernel = kernels.load(
+          *driver_, segment.kernel, segment.source.dynamic_shared ? segment.source.shared_bytes : 0,
+          segment.source.cluster_size);
+      if (!kernel) return fail(kernel.error());
+      auto launch = PreparedLaunch::prepare(*driver_, (*kernel)->function(), segment.source);
+      if (!launch) return fail(launch.error());
+      prepared.kernel = *kernel;
+      prepared.launch = *launch;
+    }
     std::vector<BufferArgument> tensors = segment.source.buffers;
     for (const TableEntry& entry : segment.source.table_entries) tensors.push_back(entry.tensor);
     for (const BufferArgument& buffer : tensors) {
@@ -486,7 +495,8 @@ Result<void> Executable::launch_segment(const Segment& segment, Addresses addres
   std::array<DevicePointer, kMostLaunchTensors> arguments;
   for (size_t i = 0; i < segment.arguments.size(); ++i)
     arguments[i] = addresses.of(segment.arguments[i]);
-  return segment.launch.launch(stream, {arguments.data(), segment.arguments.size()});
+  const std::span<const DevicePointer> all(arguments.data(), segment.arguments.size());
+  return segment.matmul ? segment.matmul->launch(stream, all) : segment.launch->launch(stream, all);
 }
 
 Result<void> Executable::run_call(const Call& call, const Addresses& addresses,

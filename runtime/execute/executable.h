@@ -38,8 +38,9 @@ inline constexpr size_t kTensorsOnStack = 1024;
 /// once, or replay at once what was captured of them, have workspaces that share no byte.
 class Executable {
  public:
-  /// Loads the kernels. Errors: DeviceError, ResourceExhausted, InvalidArgument (external calls and
-  /// no callback, or one with more tensors than kMaxKernelArguments).
+  /// Loads the kernels, and asks libraries for theirs. Errors: DeviceError, ResourceExhausted,
+  /// InvalidArgument (external calls and no callback, or one with more tensors than
+  /// kMaxKernelArguments), Unsupported (a library has no kernel for its call).
   static Result<Executable> prepare(CompiledPlan compiled, DeviceDriver& driver,
                                     const PrepareOptions& options = {});
 
@@ -79,8 +80,9 @@ class Executable {
   [[nodiscard]] Result<void> check_indices(DevicePointer workspace, int64_t workspace_bytes) const;
 
   [[nodiscard]] const CompiledPlan& compiled() const { return *compiled_; }
+  /// Of a kernel that no library runs.
   [[nodiscard]] const PreparedLaunch& launch(KernelId kernel) const {
-    return segments_[kernel].launch;
+    return *segments_[kernel].launch;
   }
 
  private:
@@ -115,9 +117,10 @@ class Executable {
     std::vector<Sizes> strides;
   };
   struct Segment {
-    LoadedKernelPtr kernel;  ///< One for all segments that run it.
-    PreparedLaunch launch;
-    std::vector<Argument> arguments;
+    LoadedKernelPtr kernel{};  ///< One for all segments that run it.
+    std::optional<PreparedLaunch> launch{};
+    std::unique_ptr<const PreparedMatmul> matmul{};  ///< In the place of both: a library call.
+    std::vector<Argument> arguments{};
     int64_t counter_bytes = 0;  ///< Of counters, by which its blocks find the last of them.
     uint64_t counters_in_workspace = 0;  ///< Where they lie if not in memory of their own.
     uint64_t counters_at = 0;            ///< Where they lie there.

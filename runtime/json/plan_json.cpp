@@ -17,6 +17,8 @@ std::string_view text_of(KernelOrigin origin) {
       return "disk";
     case KernelOrigin::kCompiled:
       return "compiled";
+    case KernelOrigin::kLibrary:
+      return "library";
   }
   unreachable();
 }

@@ -11,6 +11,8 @@
 #include "runtime/compile/parallel.h"
 #include "runtime/oracle/integer_range.h"
 
+template class std::vector<std::byte, sinter::StorageAllocator<std::byte>>;
+
 namespace sinter {
 namespace {
 

@@ -17,6 +17,28 @@ struct HostLayout {
   int64_t byte_offset = 0;  ///< Of the first element from the storage's start; may be misaligned.
 };
 
+/// Alignment of the first byte of a HostTensor's storage, as cudaMalloc gives it (CUDA C++
+/// programming guide, "Device memory accesses").
+inline constexpr size_t kStorageAlignment = 256;
+
+template <class T>
+struct StorageAllocator {
+  using value_type = T;
+  StorageAllocator() = default;
+  template <class U>
+  explicit StorageAllocator(const StorageAllocator<U>&) {}
+  T* allocate(size_t n) {
+    return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t{kStorageAlignment}));
+  }
+  void deallocate(T* p, size_t) { ::operator delete(p, std::align_val_t{kStorageAlignment}); }
+  friend bool operator==(const StorageAllocator&, const StorageAllocator&) = default;
+};
+/// Compiled once, with optimisation: tests are compiled without, where megabytes of workspace are
+/// destroyed a byte at a time.
+}  // namespace sinter
+extern template class std::vector<std::byte, sinter::StorageAllocator<std::byte>>;
+namespace sinter {
+
 /// What HostTensor::random draws. Equal specs give equal values on every platform.
 struct RandomSpec {
   uint64_t seed = 1;
@@ -36,10 +58,6 @@ struct RandomSpec {
 /// stride list of the wrong length and for sizes whose bytes do not fit 63 bits.
 class HostTensor {
  public:
-  /// Alignment of the storage's first byte, as cudaMalloc gives it (CUDA C++ programming guide,
-  /// "Device memory accesses").
-  static constexpr size_t kStorageAlignment = 256;
-
   HostTensor() = default;  ///< An f32 scalar without storage; only good for being assigned to.
 
   static HostTensor zeros(DType type, Sizes sizes, HostLayout layout = {});
@@ -89,19 +107,6 @@ class HostTensor {
   [[nodiscard]] bool padding_intact() const;
 
  private:
-  template <class T>
-  struct AlignedAllocator {
-    using value_type = T;
-    AlignedAllocator() = default;
-    template <class U>
-    explicit AlignedAllocator(const AlignedAllocator<U>&) {}
-    T* allocate(size_t n) {
-      return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t{kStorageAlignment}));
-    }
-    void deallocate(T* p, size_t) { ::operator delete(p, std::align_val_t{kStorageAlignment}); }
-    friend bool operator==(const AlignedAllocator&, const AlignedAllocator&) = default;
-  };
-
   HostTensor(DType type, Sizes sizes, HostLayout layout);
   [[nodiscard]] size_t byte_position(int64_t element) const;
   void check_range(int64_t first, size_t count) const;
@@ -113,7 +118,7 @@ class HostTensor {
   int64_t count_ = 0;
   int64_t byte_offset_ = 0;
   bool dense_ = true;
-  std::vector<std::byte, AlignedAllocator<std::byte>> storage_;
+  std::vector<std::byte, StorageAllocator<std::byte>> storage_;
 };
 
 }  // namespace sinter

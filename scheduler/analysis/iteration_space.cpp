@@ -490,6 +490,13 @@ int64_t ContractedSpace::contracted() const {
   return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
 }
 
+std::vector<int64_t> IterationSpace::loop_sizes() const {
+  std::vector<int64_t> out;
+  for (const Dimension& dimension : dimensions) out.push_back(dimension.size);
+  if (contraction) out.insert(out.end(), contraction->sizes.begin(), contraction->sizes.end());
+  return out;
+}
+
 tl::expected<IterationSpace, Rejection> iteration_space(const Fusion& fusion) {
   const auto linked = link_axes(fusion);
   if (!linked) return tl::make_unexpected(linked.error());

@@ -104,6 +104,9 @@ struct IterationSpace {
 
   /// The access of a value read from memory; null for a computed value.
   [[nodiscard]] const TensorAccess* find_input(ValueId value) const;
+  /// Sizes of the dimensions and, behind them, of the contracted loops: an operand of the
+  /// contraction has a stride for each.
+  [[nodiscard]] std::vector<int64_t> loop_sizes() const;
   friend bool operator==(const IterationSpace&, const IterationSpace&) = default;
 };
 

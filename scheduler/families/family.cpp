@@ -40,6 +40,11 @@ const Family* find_family(const FamilySet& families, std::string_view name) {
   return nullptr;
 }
 
+bool is_library_call(const FamilySet& families, std::string_view name) {
+  const Family* family = find_family(families, name);
+  return family != nullptr && family->call;
+}
+
 FamilySet scheduling_families() {
   // Ties in predicted time go to the earlier family, which is the simpler one.
   return {

@@ -17,6 +17,7 @@ namespace sinter {
 
 struct LoweredKernel;  // Defined one layer up, in codegen/lower/lowered_kernel.h; scheduling never
                        // looks inside.
+struct LibraryMatmul;  // scheduler/families/library_matmul.h
 
 /// A legal schedule of a segment, with its estimated resources and its predicted time.
 struct ProposedSchedule {
@@ -76,6 +77,9 @@ struct Family {
   /// Why no schedule of the family can run a segment, on any device. The segmenter asks this for
   /// every group it considers; it must not try schedules. Empty: nothing is known beforehand.
   std::function<std::optional<Rejection>(const SegmentFacts&)> refuses{};
+  /// Set if a library computes the segments of the family: what it is called with, for a legal
+  /// schedule. `lower` is then empty.
+  std::function<LibraryMatmul(const SegmentFacts&, const Schedule&)> call{};
 };
 
 using FamilySet = std::vector<Family>;
@@ -90,6 +94,10 @@ inline bool is_for(const Family& family, const SegmentFacts& facts) {
 std::optional<Rejection> refusal_of(const Family& family, const SegmentFacts& facts);
 
 const Family* find_family(const FamilySet& families, std::string_view name);
+
+/// True if a library computes the segments of the family of this name. False for names that the set
+/// does not have.
+bool is_library_call(const FamilySet& families, std::string_view name);
 
 /// The built-in families without lowering, which is enough to plan. builtin_families() in
 /// codegen/cuda/emit.h has them with lowering.

@@ -554,10 +554,8 @@ class ProgramBuilder {
   void add_axes() {
     const size_t batches = contraction_.batch_dimensions;
     const size_t rows = facts_.space.row_dimensions;
-    std::vector<int64_t> sizes;
-    for (const Dimension& dimension : facts_.space.dimensions) sizes.push_back(dimension.size);
-    const size_t loops = sizes.size();
-    sizes.insert(sizes.end(), contraction_.sizes.begin(), contraction_.sizes.end());
+    const std::vector<int64_t> sizes = facts_.space.loop_sizes();
+    const size_t loops = facts_.space.dimensions.size();
     const auto add = [&](const char* name, size_t begin, size_t end) {
       program::Axis axis{.name = name,
                          .first_loop = begin,

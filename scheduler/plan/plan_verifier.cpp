@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "scheduler/analysis/tensor_list.h"
+#include "scheduler/families/cublaslt.h"
 #include "scheduler/families/transpose.h"
 #include "scheduler/plan/plan_edit.h"
 #include "scheduler/plan/tensor_region.h"
@@ -278,15 +279,22 @@ class PlanVerifier {
       report("segment {} leaves no partial results for the kernel that finishes them", id.index);
 
     int64_t counters = 0;
+    int64_t taken_by_call = 0;
     std::map<ValueId, int64_t> bytes_of_partials;  // By the reduction's result, in the plan.
     for (const size_t tensor : scratch_of(id)) {
       const WorkspaceTensor& scratch = plan_.workspace[tensor];
       if (scratch.holds == WorkspaceTensor::Holds::kCounters) {
         counters += scratch.bytes;
+      } else if (scratch.holds == WorkspaceTensor::Holds::kScratch) {
+        taken_by_call += scratch.bytes;
       } else if (by_last_block == (scratch.holds == WorkspaceTensor::Holds::kOwnPartials)) {
         bytes_of_partials.emplace(scratch.value, scratch.bytes);
       }
     }
+    const int64_t of_call = schedule.family == kCublasLt ? kCublasLtWorkspace : 0;
+    if (taken_by_call != of_call)
+      report("the library call of segment {} takes {} bytes, and the workspace holds {}", id.index,
+             of_call, taken_by_call);
     const int64_t needed = by_last_block ? last_block_bytes(facts, schedule) : 0;
     if (counters != needed)
       report(

@@ -362,7 +362,14 @@ void set_finish(Plan& plan, KernelId segment, std::optional<KernelPlan> finish) 
 Result<void> finish_or_throw(Plan& plan, KernelId segment, const Schedule& schedule,
                              const FamilySet& families) {
   SINTER_CHECK(plan.kernels.contains(segment), "the plan has no {}", segment);
-  if (!plan.kernels[segment].facts.has_outer() || plan.kernels[segment].is_part) return {};
+  if (plan.kernels[segment].is_part) return {};
+  // Partial results, or what a library call takes: no other schedule needs any.
+  const bool has_scratch = std::ranges::any_of(plan.workspace, [&](const WorkspaceTensor& tensor) {
+    return tensor.writer == PlanStep(segment) && tensor.own();
+  });
+  if (!plan.kernels[segment].facts.has_outer() && !has_scratch &&
+      !is_library_call(families, schedule.family))
+    return {};
   auto finish = finish_segment(plan.kernels[segment].facts, schedule, plan.limits, families);
   if (!finish) return fail(finish.error());
   std::erase_if(plan.workspace, [&](const WorkspaceTensor& tensor) {

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "scheduler/analysis/joined_loops.h"
 #include "scheduler/program/shared_layout.h"
 
 namespace sinter::program {
@@ -22,7 +23,8 @@ class MapBuilder {
         contraction_(*facts.space.contraction),
         operand_(of_rows ? contraction_.rows : contraction_.columns),
         family_(family),
-        of_rows_(of_rows) {}
+        of_rows_(of_rows),
+        sizes_(facts.space.loop_sizes()) {}
 
   tl::expected<OperandMap, Rejection> run() {
     const size_t batches = contraction_.batch_dimensions;
@@ -62,23 +64,11 @@ class MapBuilder {
   }
 
  private:
-  /// The loops as one, if each steps over all of the next; of size 1 where there are none.
   [[nodiscard]] std::optional<MapLoop> join(MapLoop::Of of, size_t begin, size_t end) const {
-    MapLoop out{.of = of, .size = 1, .stride = 0};
-    const size_t loops = facts_.space.dimensions.size();
-    for (size_t i = end; i-- > begin;) {
-      const int64_t size =
-          i < loops ? facts_.space.dimensions[i].size : contraction_.sizes[i - loops];
-      if (size == 1) continue;
-      const int64_t stride = operand_.strides[i];
-      if (out.size == 1) {
-        out.stride = stride;
-      } else if (stride != out.stride * out.size) {
-        return std::nullopt;
-      }
-      out.size *= size;
-    }
-    return out;
+    const auto joined = join_loops(std::span(sizes_).subspan(begin, end - begin),
+                                   std::span(operand_.strides).subspan(begin, end - begin));
+    if (!joined) return std::nullopt;
+    return MapLoop{.of = of, .size = joined->size, .stride = joined->stride};
   }
 
   [[nodiscard]] std::optional<Rejection> check_address() const {
@@ -107,6 +97,7 @@ class MapBuilder {
   const TensorAccess& operand_;
   std::string_view family_;
   bool of_rows_;
+  std::vector<int64_t> sizes_;
 };
 
 }  // namespace

@@ -14,5 +14,6 @@ inline constexpr std::string_view kLooped = "looped";
 inline constexpr std::string_view kMultiWave = "multi_wave";
 inline constexpr std::string_view kWarpSpecialised = "warp_specialised";
 inline constexpr std::string_view kMatmul = "matmul";
+inline constexpr std::string_view kCublasLt = "cublaslt";
 
 }  // namespace sinter

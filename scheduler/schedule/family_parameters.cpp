@@ -28,6 +28,7 @@ constexpr std::array kBuiltinFamilies = {
     BuiltinFamily{kMultiWave, new_parameters<MultiWaveParameters>},
     BuiltinFamily{kWarpSpecialised, new_parameters<WarpSpecialisedParameters>},
     BuiltinFamily{kMatmul, new_parameters<MatmulParameters>},
+    BuiltinFamily{kCublasLt, new_parameters<NoParameters>},
 };
 
 }  // namespace

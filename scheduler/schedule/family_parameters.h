@@ -17,7 +17,8 @@ namespace sinter {
 // means that the feature is not used. A field of several families has the same name in each, so
 // that Schedule can read it whatever the family.
 
-/// Families with the fields of Schedule alone: pointwise, transpose, multi_tensor.
+/// Families with the fields of Schedule alone: pointwise, transpose, multi_tensor. And cublaslt,
+/// whose schedules set none: the library chooses.
 struct NoParameters {
   friend bool operator==(const NoParameters&, const NoParameters&) = default;
 };
@@ -105,7 +106,7 @@ using FamilyParameters =
 /// defaults. A name that is not built in is that of a family from outside.
 FamilyParameters parameters_of_family(std::string_view family);
 
-/// The built-in families, the simplest first.
+/// The families of the library, the simplest first: the built-in ones, then cublaslt.
 std::vector<std::string_view> builtin_family_names();
 
 /// What `read` gives for the parameters, or `neutral` where it cannot be called with them, because

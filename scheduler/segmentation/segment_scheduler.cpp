@@ -8,6 +8,7 @@
 #include "scheduler/analysis/subgraphs.h"
 #include "scheduler/cost/cost_model.h"
 #include "scheduler/cost/last_block_time.h"
+#include "scheduler/families/library_matmul.h"
 #include "scheduler/plan/plan_options.h"
 #include "scheduler/schedule/accumulators.h"
 #include "scheduler/schedule/last_block.h"
@@ -65,7 +66,9 @@ bool schedule_part(KernelPlan& kernel, const DeviceLimits& limits, const PlanOpt
   std::vector<Rejection> rejections;
   if (!offer_schedules(kernel, rejections, limits, options)) return false;
   std::erase_if(kernel.candidates, [&](const ProposedSchedule& candidate) {
-    return leaves_partials(kernel.facts, candidate.schedule);
+    // The tensors of a part are those that the other one reads.
+    return leaves_partials(kernel.facts, candidate.schedule) ||
+           is_library_call(options.families, candidate.schedule.family);
   });
   rank_schedules(kernel.candidates, options.families);
   return !kernel.candidates.empty();
@@ -367,6 +370,14 @@ bool is_finish_decision(const Decision& decision) {
 Result<FinishPlan> finish_segment(const SegmentFacts& facts, const Schedule& schedule,
                                   const DeviceLimits& limits, const FamilySet& families) {
   FinishPlan out;
+  if (is_library_call(families, schedule.family)) {
+    const LibraryMatmul call = find_family(families, schedule.family)->call(facts, schedule);
+    out.workspace.push_back({.value = {},
+                             .bytes = call.workspace_bytes,
+                             .writer = kFirst,
+                             .holds = WorkspaceTensor::Holds::kScratch});
+    return out;
+  }
   if (!facts.has_outer() || schedule.persistent_blocks == 0) return out;
   const bool by_last_block = schedule.finish == Finish::kLastBlock;
   const int64_t rows = partial_rows(schedule);

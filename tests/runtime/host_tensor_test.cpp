@@ -27,8 +27,7 @@ TEST(HostTensor, StorageEndsWithTheLastElement) {
 
 TEST(HostTensor, BaseIsAlignedAndOffsetMisaligns) {
   const HostTensor tensor = HostTensor::zeros(DType::kF32, {7}, {.byte_offset = 4});
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.storage().data()) % HostTensor::kStorageAlignment,
-            0U);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.storage().data()) % kStorageAlignment, 0U);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.data()) % 16, 4U);
 }
 

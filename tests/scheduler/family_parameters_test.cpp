@@ -15,7 +15,7 @@ using testing::ElementsAre;
 TEST(FamilyParametersTest, TheSimplestFamilyComesFirst) {
   EXPECT_THAT(builtin_family_names(),
               ElementsAre("pointwise", "transpose", "multi_tensor", "column", "looped",
-                          "multi_wave", "warp_specialised", "matmul"));
+                          "multi_wave", "warp_specialised", "matmul", "cublaslt"));
 }
 
 TEST(FamilyParametersTest, AnUnknownNameIsThatOfAFamilyFromOutside) {

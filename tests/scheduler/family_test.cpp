@@ -22,8 +22,11 @@ std::vector<std::string> names_of(const std::function<bool(const Family&)>& is_m
   return out;
 }
 
+// A library is offered where the caller asks for it.
 TEST(FamilyTest, TheSetHasTheBuiltInFamiliesInTheirOrder) {
-  const std::vector<std::string_view> expected = builtin_family_names();
+  std::vector<std::string_view> expected = builtin_family_names();
+  ASSERT_EQ(expected.back(), kCublasLt);
+  expected.pop_back();
   const std::vector<std::string> names = names_of([](const Family&) { return true; });
   EXPECT_TRUE(std::ranges::equal(names, expected));
 }
