@@ -17,6 +17,7 @@
 #include "runtime/driver/device_query.h"
 #include "runtime/driver/driver_api.h"
 #include "runtime/driver/shared_library.h"
+#include "scheduler/families/cublaslt.h"
 #include "scheduler/planning/planner.h"
 #include "tests/support/stand_in_calls.h"
 #include "tests/support/stand_in_kernel.h"
@@ -62,8 +63,9 @@ sinter::Fusion adam(int64_t hidden) {
   return sinter::adam_over(shapes, {}, sinter::DType::kF32, sinter::Updates::kInPlace);
 }
 
-std::vector<Layer> layers() {
-  return {
+/// With matrix products as contractions in the place of calls, if wanted.
+std::vector<Layer> layers(bool contracts) {
+  std::vector<Layer> out = {
       {"llama_forward", [] { return sinter::llama_layer_forward(sinter::kLlama3With8B); }},
       {"llama_backward", [] { return sinter::llama_layer_backward(sinter::kLlama3With8B); }},
       {"gpt2_forward", [] { return sinter::gpt2_layer_forward(sinter::kGpt2); }},
@@ -72,6 +74,14 @@ std::vector<Layer> layers() {
       {"bert_backward", [] { return sinter::bert_layer_backward(sinter::kBertBase); }},
       {"adam", [] { return adam(768); }, [] { return adam(56); }},
   };
+  if (!contracts) return out;
+  for (Layer& layer : out) {
+    layer.build = [calls = layer.build] { return sinter::with_contractions(calls()); };
+    layer.build_checked = [calls = layer.build_checked] {
+      return sinter::with_contractions(calls());
+    };
+  }
+  return out;
 }
 
 /// cuProfilerStart and cuProfilerStop, which the library itself has no use for.
@@ -104,18 +114,19 @@ class Profiler {
 class Suite {
  public:
   Suite(sinter::DeviceDriver& driver, sinter::DeviceLimits limits, sinter::NvrtcCompiler compiler,
-        sinter::StandInKernel stand_in, sinter::StandInKernel marker)
+        sinter::StandInKernel stand_in, sinter::StandInKernel marker, sinter::PlanOptions options)
       : driver_(driver),
         limits_(std::move(limits)),
         compiler_(std::move(compiler)),
         stand_in_(std::move(stand_in)),
         marker_(std::move(marker)),
+        options_(std::move(options)),
         cache_({}) {}
 
   Result<sinter::Executable> prepare(const sinter::Fusion& fusion, int64_t tokens) {
     sinter::ExtentValues extents;
     if (fusion.find_symbol("tokens").valid()) extents["tokens"] = tokens;
-    auto plan = sinter::plan(fusion, extents, limits_, {.families = sinter::builtin_families()});
+    auto plan = sinter::plan(fusion, extents, limits_, options_);
     if (!plan) return fail(plan.error());
     auto compiled = sinter::compile_plan(std::move(*plan), compiler_, cache_, {.threads = 8});
     if (!compiled) return fail(compiled.error());
@@ -237,6 +248,7 @@ class Suite {
   sinter::NvrtcCompiler compiler_;
   sinter::StandInKernel stand_in_;
   sinter::StandInKernel marker_;
+  sinter::PlanOptions options_;
   sinter::KernelCache cache_;
 };
 
@@ -253,11 +265,15 @@ int main(int argc, char** argv) {
   std::vector<int64_t> checked;
   int64_t tokens = 8192;
   bool profiles = false;
+  bool contracts = false;
+  bool with_library = false;
   std::string json_path;
   app.add_option("layers", names, "names; none: all");
   app.add_option("--check", checked, "numbers of tokens to hold against the oracle");
   app.add_option("--tokens", tokens, "tokens of the profiled run");
   app.add_flag("--profile", profiles, "run every layer once between the profiler's start and stop");
+  app.add_flag("--contractions", contracts, "matrix products are contractions, not calls");
+  app.add_flag("--cublaslt", with_library, "offer the matrix products of cuBLASLt");
   app.add_option("--json", json_path, "write what is profiled here");
   CLI11_PARSE(app, argc, argv);
 
@@ -278,10 +294,13 @@ int main(int argc, char** argv) {
   auto profiler = Profiler::open();
   if (!profiler) return report(profiler.error());
 
-  Suite suite(**driver, *limits, std::move(*compiler), std::move(*stand_in), std::move(*marker));
+  sinter::FamilySet families = sinter::builtin_families();
+  if (with_library) families = sinter::with_cublaslt(std::move(families));
+  Suite suite(**driver, *limits, std::move(*compiler), std::move(*stand_in), std::move(*marker),
+              {.families = std::move(families)});
   nlohmann::json rows = nlohmann::json::array();
   int status = 0;
-  for (const Layer& layer : layers()) {
+  for (const Layer& layer : layers(contracts)) {
     if (!names.empty() && std::ranges::find(names, layer.name) == names.end()) continue;
     for (const int64_t count : checked) {
       const auto right = suite.check_layer(layer, count);

@@ -105,7 +105,7 @@ class PlanOptions(Struct):
         ("join_count", c.c_size_t),
         ("tuned", c.c_void_p),
         ("check_indices", c.c_int32),
-        ("reserved", c.c_int32),
+        ("cublaslt", c.c_int32),
         ("progress", c.c_void_p),
         ("progress_data", c.c_void_p),
         ("budget_seconds", c.c_double),
@@ -318,10 +318,11 @@ class Kernel:
 
     CUDA = 2  # kDLCUDA
 
-    def __init__(self, sinter, runtime, text, sizes, device=0, check_indices=False, schedule=None):
+    def __init__(self, sinter, runtime, text, sizes, device=0, check_indices=False, schedule=None,
+                 cublaslt=False):
         """`sizes` has the size of every symbol without a hint; `device` is its number;
         `check_indices` lets check_indices() tell which indices of a take were outside; `schedule`
-        is the text of one to run as it is."""
+        is the text of one to run as it is; `cublaslt` offers that library's matrix products."""
         self.sinter = sinter
         self.device = device
         text = text.encode()
@@ -329,7 +330,8 @@ class Kernel:
         fusion = sinter.handle("fusion_parse", text, c.c_size_t(len(text)))
         # A schedule is that of one kernel: a graph is cut only where it has to be.
         planning = PlanOptions(
-            check_indices=check_indices, schedule=schedule.encode() if schedule else None,
+            check_indices=check_indices, cublaslt=cublaslt,
+            schedule=schedule.encode() if schedule else None,
             cutting=0 if schedule is None else 1)
         plan = sinter.handle(
             "plan_create", fusion, limits, *extents_of(sizes), c.byref(planning))

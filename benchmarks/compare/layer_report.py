@@ -1,10 +1,11 @@
 """Joins what ncu saw of Sinter's layers and of torch.compile's: kernels and device time of each.
 
-usage: layer_report.py SINTER.csv SINTER.json OUT.json TORCH.csv [TORCH.csv of another mode ...]
+usage: layer_report.py [--products] SINTER.csv SINTER.json OUT.json TORCH.csv [TORCH.csv of another mode ...]
 
-Of the peer's modes the faster one counts, layer by layer. All .csv are of `ncu --csv --page raw --metrics gpu__time_duration.sum`. Sections begin with a
-marker kernel. Matrix products, attention and stand-ins for calls are left out: they are the calls
-of the graph, and the same for both.
+Of the peer's modes the faster one counts, layer by layer. All .csv are of `ncu --csv --page raw
+--metrics gpu__time_duration.sum`. Sections begin with a marker kernel. Attention and stand-ins for
+calls are left out: they are the calls of the graph, and the same for both. So are matrix products,
+unless --products says that they are contractions of the graph.
 """
 
 import csv
@@ -15,6 +16,7 @@ import sys
 
 MARKERS = ("layer_marker", "spin_kernel")
 STAND_INS = re.compile(r"layer_stand_in")
+ATTENTION = re.compile(r"flash|fmha|cudnn|attention", re.I)
 CALLS = re.compile(r"gemm|nvjet|cutlass|xmma|splitK|cublas|flash|fmha|cudnn|attention", re.I)
 
 
@@ -36,12 +38,15 @@ def sections_of(path, calls):
     return out
 
 
-def main(ours_csv, ours_json, out_path, *peer_csvs):
+def main(*arguments):
+    has_products = arguments[0] == "--products"
+    ours_csv, ours_json, out_path, *peer_csvs = arguments[has_products:]
+    calls = ATTENTION if has_products else CALLS
     with open(ours_json) as file:
         planned = json.load(file)
     rows = []
     ours_sections = sections_of(ours_csv, STAND_INS)
-    peer_sections = [sections_of(path, CALLS) for path in peer_csvs]
+    peer_sections = [sections_of(path, calls) for path in peer_csvs]
     for plan, ours, *peers in zip(planned, ours_sections, *peer_sections, strict=True):
         peer = min(peers, key=lambda kernels: sum(time for _, time in kernels))
         us, peer_us = (sum(time for _, time in kernels) for kernels in (ours, peer))

@@ -374,7 +374,7 @@ def spilled(report):
 
 
 class Runner:
-    def __init__(self, library, schedules=()):
+    def __init__(self, library, schedules=(), cublaslt=False):
         import cold_timing
         from sinter_ctypes import Sinter
 
@@ -387,6 +387,7 @@ class Runner:
         self.kernels = {}
         self.tuned = {}
         self.schedules = fastest_schedules(schedules)
+        self.cublaslt = cublaslt
 
     def version(self):
         return self.sinter.library.sinter_version().decode()
@@ -398,7 +399,8 @@ class Runner:
         def one(case, schedule=None):
             begin = time.monotonic()
             try:
-                kernel = Kernel(self.sinter, self.runtime, case.text, case.sizes, schedule=schedule)
+                kernel = Kernel(self.sinter, self.runtime, case.text, case.sizes, schedule=schedule,
+                                cublaslt=self.cublaslt)
                 return kernel, time.monotonic() - begin
             except Exception as error:
                 return error, 0.0
@@ -523,6 +525,8 @@ def arguments():
     parser.add_argument("--peer", default=str(HERE / "suite_peers.py"),
                         help="a Python file with functions named as the graphs")
     parser.add_argument("--library", default=str(ROOT / "build/release/runtime/c_api/libsinter.so"))
+    parser.add_argument("--cublaslt", action="store_true",
+                        help="offer Sinter the matrix products of cuBLASLt")
     parser.add_argument("--schedules", nargs="*", default=[],
                         help="JSON of sweep_suite.py or tune_suite.py, for the arm `tuned`")
     parser.add_argument("--out", help="JSON file, which is continued where it exists")
@@ -586,7 +590,7 @@ def main():
         if (case.name, case.type, tuple(case.sizes.values())) not in done]
     compile_peers(cases, options.ahead)
     ahead = time.monotonic() - begin
-    runner = Runner(options.library, options.schedules)
+    runner = Runner(options.library, options.schedules, options.cublaslt)
     runner.prepare(cases, os.cpu_count() or 1)
     torch = runner.torch
     rate = runner.copy_rate()

@@ -522,7 +522,8 @@ void add_tensor_maps(const kir::Kernel& kernel, KernelSource& source) {
     TensorMapArgument argument{.name = map.name,
                                .type = tensor.type,
                                .offset_bytes = map.offset * element_bytes,
-                               .swizzle = map.swizzle};
+                               .swizzle = map.swizzle,
+                               .to_tf32 = map.to_tf32};
     for (uint32_t i = 0; i < map.buffer.index; ++i)
       argument.buffer += is_argument(kernel.buffers[kir::BufferId{i}]) ? 1U : 0U;
     for (const kir::MapAxis& axis : map.axes) {

@@ -48,6 +48,7 @@ struct TensorMapArgument {
   int64_t offset_bytes = 0;           ///< From the start of the buffer.
   std::vector<TensorMapAxis> axes{};  ///< Innermost first.
   int64_t swizzle = 0;                ///< Bytes of a line; 0: none.
+  bool to_tf32 = false;               ///< Of f32: copies round to TF32.
   friend bool operator==(const TensorMapArgument&, const TensorMapArgument&) = default;
 };
 

@@ -126,6 +126,9 @@ struct TensorMap {
   int64_t offset = 0;           ///< Elements from the start of the buffer to index 0 of all axes.
   std::vector<MapAxis> axes{};  ///< 1 to 5, innermost first.
   int64_t swizzle = 0;  ///< Bytes, see swizzled(). If not 0, a box has as many along axis 0.
+  /// Of an f32 tensor: elements are rounded to TF32 as they are copied, to the nearest, of two
+  /// equally near ones to the even one.
+  bool to_tf32 = false;
   friend bool operator==(const TensorMap&, const TensorMap&) = default;
 };
 /// Elements of a box, which one TensorCopy moves.

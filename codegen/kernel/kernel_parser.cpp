@@ -147,6 +147,7 @@ class Parser : private KernelExpressionReader {
     map.buffer = buffer();
     if (accept_word("offset")) map.offset = integer();
     if (accept_word("swizzle")) map.swizzle = integer();
+    map.to_tf32 = accept_word("tf32");
     while (accept_word("axis")) {
       MapAxis axis;
       if (at_id(ParamTag::kPrefix)) {

@@ -116,6 +116,7 @@ class Printer {
     std::string text = fmt::format("tensor_map {} {} of {}", id, name_text(map.name), map.buffer);
     if (map.offset != 0) text += fmt::format(" offset {}", map.offset);
     if (map.swizzle != 0) text += fmt::format(" swizzle {}", map.swizzle);
+    if (map.to_tf32) text += " tf32";
     for (const MapAxis& axis : map.axes) {
       const std::string size =
           axis.launched.valid() ? fmt::format("{}", axis.launched) : fmt::format("{}", axis.size);

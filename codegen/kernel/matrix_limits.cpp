@@ -32,6 +32,8 @@ class MapProblems {
       report("{} of {}, which is aligned to {}, not {}", map_.name, buffer.name, buffer.alignment,
              kMapUnit);
     }
+    if (map_.to_tf32 && buffer.type != DType::kF32)
+      report("{} rounds {} to TF32, which is {}", map_.name, buffer.name, buffer.type);
     if (map_.offset < 0 || map_.offset > kMostMapStrideBytes ||
         map_.offset * element_bytes_ % kMapUnit != 0) {
       report("{} begins at element {} of {} bytes, at no multiple of {} bytes", map_.name,

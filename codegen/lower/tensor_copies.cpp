@@ -19,7 +19,9 @@ TensorCopies::TensorCopies(const ProgramScope& scope, const TileLowering& tiles,
   kir::TensorMap map{.name = tile_.name + "_map",
                      .buffer = tiles.buffer_of(access.tensor),
                      .offset = access.offset,
-                     .swizzle = tile_.line_columns() * bytes_of(tile_.type)};
+                     .swizzle = tile_.line_columns() * bytes_of(tile_.type),
+                     // Matrix instructions of warp groups take f32 from shared memory as TF32.
+                     .to_tf32 = tile_.type == DType::kF32};
   for (const MapLoop& loop : operand_.axes) {
     kir::MapAxis axis{.size = loop.size, .stride = loop.stride};
     // Along the inner axis a box has one line, along the other all rows of the tile.

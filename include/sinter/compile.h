@@ -6,3 +6,4 @@
 #include "runtime/cache/kernel_cache.h"
 #include "runtime/compile/compile_plan.h"
 #include "runtime/compile/nvrtc_compiler.h"
+#include "runtime/cublaslt/cublaslt.h"

@@ -4,4 +4,5 @@
 
 #include "codegen/kernel/kernel_builder.h"
 #include "codegen/lower/lowered_kernel.h"
+#include "scheduler/families/cublaslt.h"
 #include "scheduler/families/family.h"

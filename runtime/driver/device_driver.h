@@ -131,6 +131,7 @@ enum class TensorMapType : int {
   kF32 = 7,
   kF64 = 8,
   kBF16 = 9,
+  kTf32 = 11,  ///< f32 in memory, rounded to TF32 in shared memory.
 };
 
 /// CUtensorMapInterleave.

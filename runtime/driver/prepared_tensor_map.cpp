@@ -164,7 +164,7 @@ Result<PreparedTensorMap> PreparedTensorMap::prepare(const KernelSource& source,
   out.doing_ = fmt::format("encoding tensor map {} of kernel {}", map.name, source.entry);
   out.buffer_ = map.buffer;
   out.offset_ = static_cast<uint64_t>(map.offset_bytes);
-  out.type_ = tensor_map_type(map.type);
+  out.type_ = map.to_tf32 ? TensorMapType::kTf32 : tensor_map_type(map.type);
   out.swizzle_ = tensor_map_swizzle(map.swizzle).value();
   out.rank_ = static_cast<uint32_t>(map.axes.size());
   for (size_t i = 0; i < map.axes.size(); ++i) {

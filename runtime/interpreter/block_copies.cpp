@@ -5,11 +5,30 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <span>
 
 #include "runtime/interpreter/block_executor.h"
 
 namespace sinter::interpreter {
+namespace {
+
+/// Rounds f32 elements to TF32 as a tensor map does: to the nearest, of two equally near ones to
+/// the even one.
+void round_to_tf32(std::span<std::byte> elements) {
+  constexpr uint32_t kLast = 0x2000U;  // The last bit that TF32 has.
+  for (size_t at = 0; at < elements.size(); at += sizeof(float)) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, elements.data() + at, sizeof bits);
+    if (!std::isfinite(std::bit_cast<float>(bits))) continue;
+    const uint32_t is_odd = (bits & kLast) != 0 ? 1 : 0;
+    bits = (bits + kLast / 2 - 1 + is_odd) & ~(kLast - 1);
+    std::memcpy(elements.data() + at, &bits, sizeof bits);
+  }
+}
+
+}  // namespace
 
 void BlockExecutor::start_copy(Warp* warp, const Instruction& instruction) {
   LaneAddresses sources{};
@@ -187,6 +206,7 @@ std::vector<std::byte> BlockExecutor::read_box(const Access& source, const kir::
     std::memcpy(box.data() + to, global_->origin(row.buffer) + addresses[lane],
                 static_cast<size_t>(row.bytes));
   }
+  if (map.to_tf32) round_to_tf32(box);
   constexpr int64_t kChunk = 16;
   std::vector<std::byte> stored(box.size());
   for (int64_t at = 0; at < std::ssize(box); at += kChunk)

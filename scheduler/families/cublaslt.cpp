@@ -35,9 +35,10 @@ constexpr int64_t kMostExtent = std::numeric_limits<int32_t>::max();
 /// Most bytes that an address is taken to be a multiple of: what cuBLASLt assumes by default.
 constexpr int64_t kMostAlignment = 256;
 
-/// Where the columns of a result do not begin at multiples of so many bytes, an epilogue may be a
+/// Where the columns of a matrix do not begin at multiples of so many bytes, an epilogue may be a
 /// kernel of its own, which reads the product rounded to the type of the result: cuBLASLt 13.1.0
-/// does that on an H200 for bf16 results of 33 and 65 rows with a bias.
+/// does that on an H200 for bf16 results of 33 and 65 rows with a bias, and of 264 rows where K is
+/// 129.
 constexpr int64_t kEpilogueLine = 16;
 
 /// The axes of a product: the loops that walk them, among the dimensions of the segment and behind
@@ -305,11 +306,13 @@ class CallBuilder {
                    "operands",
                    0, 1, "", out_.d.value)
             .value();
-      const int64_t line = out_.d.leading_dimension * bytes_of(out_.d.type);
-      if (line % kEpilogueLine != 0 || out_.d.alignment % kEpilogueLine != 0)
-        return refused("the library rounds twice where the result is not aligned",
-                       line % kEpilogueLine, 0, "bytes over", out_.d.value)
-            .value();
+      for (const LibraryMatrix* matrix : {&out_.a, &out_.b, &out_.d}) {
+        const int64_t line = matrix->leading_dimension * bytes_of(matrix->type);
+        if (line % kEpilogueLine != 0 || matrix->alignment % kEpilogueLine != 0)
+          return refused("the library rounds twice where a matrix is not aligned",
+                         line % kEpilogueLine, 0, "bytes over", matrix->value)
+              .value();
+      }
     }
     if (!vectors_.empty()) {
       const TensorAccess& access = *vectors_.front();

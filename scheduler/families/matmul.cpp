@@ -252,9 +252,9 @@ std::optional<Rejection> check_groups(const SegmentFacts& facts, const Schedule&
     return broken("matrix instructions compute sums of products of 16- and 8-bit elements",
                   facts.space.contraction->rows.element_bytes, 2, "bytes",
                   "use consumer_registers 0 and persistent_blocks 0");
-  if (type_of_rows(facts) == DType::kF32)
-    return broken("matrix instructions of warp groups truncate f32 to TF32", 4, 2, "bytes",
-                  "use consumer_registers 0 and persistent_blocks 0");
+  if (contract_op(facts).precision == ContractPrecision::kTf32x3)
+    return broken("warp groups multiply f32 that tensor maps have rounded to TF32", 1, 3,
+                  "products", "use consumer_registers 0 and persistent_blocks 0");
   if (has_f8(facts))
     return broken("matrix instructions of warp groups sum 8-bit floats with fewer bits than f32", 1,
                   2, "bytes", "use consumer_registers 0 and persistent_blocks 0");

@@ -23,6 +23,7 @@
 #include "runtime/driver/driver_api.h"
 #include "runtime/driver/prepared_launch.h"
 #include "runtime/execute/loaded_kernel.h"
+#include "tests/codegen/tf32_copy_kernel.h"
 #include "tests/codegen/warp_group_kernel.h"
 
 namespace sinter::warp_group_kernel_test {
@@ -264,6 +265,31 @@ TEST_F(WarpGroupKernelGpu, TwoGroupsMultiply) {
 /// Rows beyond the size that the launch gives arrive as zeros.
 TEST_F(WarpGroupKernelGpu, RowsOutsideAreZeros) {
   expect_products({.groups = 1, .columns = 64, .stages = 2}, {1, 40, 65, 300});
+}
+
+TEST_F(WarpGroupKernelGpu, TensorMapsRoundToTf32) {
+  DeviceDriver& driver = **driver_;
+  const DeviceContext context = DeviceContext::retain(driver, 0).value();
+  const CurrentContext current = CurrentContext::enter(driver, context).value();
+  const KernelSource source = source_of(kTf32CopyKernel, {1});
+  const auto compiled = compiler_->compile(source, Architecture::parse("sm_90a").value());
+  ASSERT_TRUE(compiled) << compiled.error().text() << source.text;
+  const auto loaded = LoadedKernel::load(driver, *compiled, source.shared_bytes);
+  ASSERT_TRUE(loaded) << loaded.error().text();
+  const auto launch = PreparedLaunch::prepare(driver, loaded->function(), source);
+  ASSERT_TRUE(launch) << launch.error().text();
+  const std::array<float, 64> x = numbers_around_tf32();
+  std::array<float, 64> y{};
+  auto device_x = DeviceBuffer::allocate(driver, sizeof x).value();
+  auto device_y = DeviceBuffer::allocate(driver, sizeof y).value();
+  ASSERT_TRUE(device_x.upload(std::as_bytes(std::span(x))));
+  ASSERT_TRUE(launch->launch(nullptr, std::array{device_x.pointer(), device_y.pointer()}));
+  ASSERT_EQ(driver.context_synchronize(), DriverStatus::kSuccess);
+  ASSERT_TRUE(device_y.download(std::as_writable_bytes(std::span(y))));
+  for (size_t i = 0; i < x.size(); ++i) {
+    EXPECT_EQ(std::bit_cast<uint32_t>(y[i]), std::bit_cast<uint32_t>(nearest_tf32(x[i])))
+        << fmt::format("{:a} became {:a}", x[i], y[i]);
+  }
 }
 
 }  // namespace sinter::warp_group_kernel_test

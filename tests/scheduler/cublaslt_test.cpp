@@ -226,6 +226,10 @@ TEST(CublasLtTest, RefusesABiasOfAResultThatIsNotAligned) {
   };
   EXPECT_EQ(refusal_of(biased(40)), "taken");
   EXPECT_THAT(refusal_of(biased(33)), HasSubstr("rounds twice"));
+  std::string odd_depth = biased(40);
+  for (size_t at = odd_depth.find(", K]"); at != std::string::npos; at = odd_depth.find(", K]"))
+    odd_depth.replace(at, 4, ", 33]");
+  EXPECT_THAT(refusal_of(odd_depth), HasSubstr("rounds twice"));
 }
 
 PlanOptions with_library() { return {.families = with_cublaslt(scheduling_families())}; }

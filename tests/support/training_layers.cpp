@@ -3,6 +3,7 @@
 #include <array>
 
 #include "fusion_ir/error.h"
+#include "fusion_ir/rewriter.h"
 
 namespace sinter {
 namespace {
@@ -488,6 +489,33 @@ Fusion adam_over(std::span<const Sizes> shapes, const AdamOptions& options, DTyp
     update(step.v, "v", v);
   }
   return b.build();
+}
+
+Fusion with_contractions(const Fusion& layer) {
+  struct Product {
+    std::string_view name;
+    std::vector<int> left, right;  // Places in the space [M, N, K].
+  };
+  static const std::array<Product, 3> kProducts = {Product{"matmul_nt", {0, 2}, {1, 2}},
+                                                   Product{"matmul_nn", {0, 2}, {2, 1}},
+                                                   Product{"matmul_tn", {2, 0}, {2, 1}}};
+  const auto decide =
+      [&](Rewriter& rewriter, OpId id,
+          std::span<const ValueId> operands) -> std::optional<std::vector<ValueId>> {
+    const Op& op = layer.ops[id];
+    const auto* call = std::get_if<ExternalOp>(&op.kind);
+    if (call == nullptr) return std::nullopt;
+    const auto product = std::ranges::find(kProducts, call->name, &Product::name);
+    if (product == kProducts.end()) return std::nullopt;
+    const ContractOp contract{.left = product->left, .right = product->right, .reduced = {2}};
+    ValueId sum = rewriter.append(contract, {operands[0], operands[1]}).front();
+    if (operands.size() > 2) {
+      const DType sums = rewriter.graph().values[sum].type;
+      sum = rewriter.pointwise(PointwiseFn::kAdd, {sum, rewriter.cast(operands[2], sums)});
+    }
+    return std::vector{rewriter.cast(sum, layer.values[op.results.front()].type)};
+  };
+  return rewrite(layer, decide).value_or(layer);
 }
 
 size_t input_named(const Fusion& fusion, std::string_view name) {

@@ -130,6 +130,10 @@ enum class Updates : uint8_t {
 Fusion adam_over(std::span<const Sizes> shapes, const AdamOptions& options = {},
                  DType type = DType::kBF16, Updates updates = Updates::kApart);
 
+/// The graph with its calls of matmul_nt, matmul_nn and matmul_tn as contractions. Attention stays
+/// a call.
+Fusion with_contractions(const Fusion& layer);
+
 /// Position among Fusion::inputs or Fusion::outputs of the value with that name. Throws
 /// SinterException (InvalidArgument) if there is none.
 size_t input_named(const Fusion& fusion, std::string_view name);

@@ -12,6 +12,7 @@
 #include "codegen/kernel/kernel_parser.h"
 #include "codegen/passes/kernel_passes.h"
 #include "runtime/interpreter/interpreter.h"
+#include "tests/codegen/tf32_copy_kernel.h"
 
 namespace sinter::tensor_copy_test {
 
@@ -226,6 +227,23 @@ Outcome run_small(std::string_view before, std::string_view copy, std::string_vi
 )",
       before, copy, after);
   return outcome_of(text, DType::kBF16, rows, 256, seed);
+}
+
+TEST(TensorCopyTest, RoundsToTf32) {
+  std::array<float, 64> x = numbers_around_tf32();
+  std::array<float, 64> y{};
+  const kir::Kernel kernel = run_kernel_passes(parse_kernel(kTf32CopyKernel).value());
+  const auto report =
+      interpret(kernel,
+                std::array{LaunchMemory{.bytes = std::as_writable_bytes(std::span(x))},
+                           LaunchMemory{.bytes = std::as_writable_bytes(std::span(y))}},
+                std::array<int64_t, 1>{1}, {});
+  ASSERT_TRUE(report) << report.error().text();
+  EXPECT_THAT(report->findings, IsEmpty());
+  for (size_t i = 0; i < x.size(); ++i) {
+    EXPECT_EQ(std::bit_cast<uint32_t>(y[i]), std::bit_cast<uint32_t>(nearest_tf32(x[i])))
+        << fmt::format("{:a} became {:a}", x[i], y[i]);
+  }
 }
 
 constexpr std::string_view kCopy = R"(expect_bytes %m0[0] 1024
