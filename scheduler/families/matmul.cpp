@@ -54,9 +54,23 @@ constexpr double kBytesOfPass = 128.0;
 /// Instructions of staging an element: half of a conversion, of an address and of a store to shared
 /// memory, and an eighth of those of the access that stores it.
 constexpr double kInstructionsOfStaged = 4.0;
+// Those of what is evaluated behind products were fitted to 23 kernels of transformer layers on an
+// H200, one card (benchmarks/results/h200_2026-11-28_layers_products.json): the mean error is 6 %.
+// Two warps of each scheduler hide little of the latency of their instructions.
+
+/// Time of instructions, as a multiple of that at the full rate of an SM.
+constexpr double kEpilogueIssue = 1.4;
+/// Clocks of an SM for a special function of an element, beside its instructions.
+constexpr double kEpilogueSpecialClocks = 0.08;
+/// Clocks of an SM for an element of another input, which a lane reads in pairs, eight rows of a
+/// warp at once.
+constexpr double kEpilogueLoadClocks = 0.15;
+/// Clocks of an SM for a random number: Philox gives four at once, of which a lane takes the two of
+/// its columns, and branches to find out.
+constexpr double kEpiloguePhiloxClocks = 2.7;
 /// Clocks between the last product of a warp group and the first store behind it, and between its
 /// last store and the next product.
-constexpr double kTurnClocks = 800.0;
+constexpr double kTurnClocks = 800;
 /// Clocks in which the blocks of a cluster exchange what they know of their rows. Where they work
 /// on several tiles at once, each of the blocks may make the others wait.
 constexpr double kExchangeClocks = 1500.0;
@@ -64,7 +78,7 @@ constexpr double kExchangeClocks = 1500.0;
 constexpr double kTurnedStepClocks = 780.0;
 /// Time of what follows from the products of a tile where others multiply meanwhile, as a multiple
 /// of its time alone: both take shared memory, and fewer warps hide less.
-constexpr double kBesideProducts = 1.3;
+constexpr double kBesideProducts = 1.2;
 /// Bytes per clock that tensor copies bring from L2 to an SM. (2048, 2048, 2048) by tiles of
 /// 64 x 256 takes 28.5 us, where nothing else limits.
 constexpr double kTensorCopyBytes = 61.0;
@@ -781,25 +795,43 @@ double store_clocks(const SegmentFacts& facts, const program::Program& program,
   return clocks;
 }
 
+/// Random numbers of an element.
+double random_numbers(const SegmentFacts& facts) {
+  return static_cast<double>(std::ranges::count_if(facts.fusion.ops, [&](const Op& op) {
+    const auto* pointwise = std::get_if<PointwiseOp>(&op.kind);
+    return pointwise != nullptr && pointwise->fn == PointwiseFn::kPhiloxUniform &&
+           facts.is_tile(op.results.front());
+  }));
+}
+
+/// Clocks of an SM for what follows the products of an element, without its stores.
+double evaluation_clocks(const SegmentFacts& facts, const Stage& stage) {
+  constexpr double kLanesPerClock = 128.0;
+  const auto inputs = static_cast<double>(std::ranges::count_if(
+      facts.space.inputs, [&](const TensorAccess& access) { return facts.is_full(access.value); }));
+  const double numbers = random_numbers(facts);
+  const double slots =
+      stage.issue_slots - numbers * issue_slots_of(PointwiseOp{PointwiseFn::kPhiloxUniform});
+  return kEpilogueIssue * slots / kLanesPerClock +
+         kEpilogueSpecialClocks * stage.special_functions + kEpilogueLoadClocks * inputs +
+         kEpiloguePhiloxClocks * numbers;
+}
+
 /// What products_time() starts from, of an SM.
 struct ProductTimes {
-  double of_sm;      ///< Tiles.
-  double steps;      ///< Of the pipeline, for each tile.
-  double matrix_us;  ///< Of the products of all tiles.
-  double stores_us;  ///< Of the stores of one tile.
+  double of_sm;        ///< Tiles.
+  double steps;        ///< Of the pipeline, for each tile.
+  double matrix_us;    ///< Of the products of all tiles.
+  double evaluate_us;  ///< Of what follows from the products of one tile, stores included.
 };
 
 /// Time of an SM for the products of warp groups and what follows from them. The producer loads in
 /// the meantime.
 double products_time(const ProductTimes& times, const program::Program& program,
-                     const MatmulParameters& own, const Stage& stage, const DeviceLimits& limits) {
+                     const MatmulParameters& own, const DeviceLimits& limits) {
   const double clocks_per_us = limits.clock_mhz;
   const int64_t at_once = program::tiles_at_once(program);
-  const auto tile = static_cast<double>(own.tile_rows * own.tile_columns);
-  const double special_us =
-      tile * stage.special_functions / (limits.special_per_clock * clocks_per_us);
-  const double evaluate_us =
-      times.stores_us + std::max(issue_time(tile * stage.issue_slots, limits, 1.0), special_us);
+  const double evaluate_us = times.evaluate_us;
   const double turn_us = kTurnClocks / clocks_per_us;
   const double exchange_us = own.cluster_size > 1 ? kExchangeClocks / clocks_per_us : 0.0;
   if (at_once == 1) return times.matrix_us + times.of_sm * (evaluate_us + turn_us + exchange_us);
@@ -863,7 +895,8 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
   const double instructions =
       static_cast<double>(kWarp) * traffic.matrix_instructions * of_product +
       rounding_instructions(facts) * traffic.shared_read_bytes / kRegisterBytes +
-      traffic.copied_accesses * kInstructionsOfCopy + elements * stage.issue_slots;
+      traffic.copied_accesses * kInstructionsOfCopy +
+      elements * evaluation_clocks(facts, stage) * kWarp * limits.issue_per_clock;
   out.issue_us = issue_time(instructions, limits, busy);
   const double computed_us = std::max({out.matrix_us, out.l2_us, out.shared_us, out.issue_us});
   // In each step a block waits; the other blocks of the SM compute in the meantime, and copies are
@@ -882,9 +915,13 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
     out.l2_us = traffic.copied_bytes / (kTensorCopyBytes * clocks_per_us * busy);
     const double bound_us = std::max({out.matrix_us, out.memory_us, out.l2_us, out.shared_us});
     // What the SM with most tiles takes beyond that is not hidden.
+    const auto tile = static_cast<double>(own.tile_rows * own.tile_columns);
     const double products_us = products_time(
-        {.of_sm = of_sm, .steps = steps, .matrix_us = out.matrix_us, .stores_us = stores_us},
-        program, own, stage, limits);
+        {.of_sm = of_sm,
+         .steps = steps,
+         .matrix_us = out.matrix_us,
+         .evaluate_us = stores_us + tile * evaluation_clocks(facts, stage) / clocks_per_us},
+        program, own, limits);
     out.block_latency_us = 2.0 * constants.memory_wait_ns / 1000.0;
     out.exposed_us = out.block_latency_us + std::max(0.0, products_us - bound_us);
     out.total_us = out.launch_us + out.block_latency_us + std::max(products_us, bound_us);

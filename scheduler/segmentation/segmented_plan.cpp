@@ -15,6 +15,7 @@
 #include "scheduler/plan/plan_options.h"
 #include "scheduler/segmentation/boundaries.h"
 #include "scheduler/segmentation/cuts.h"
+#include "scheduler/segmentation/detach_contractions.h"
 #include "scheduler/segmentation/node_moves.h"
 #include "scheduler/segmentation/offers.h"
 #include "scheduler/segmentation/output_copies.h"
@@ -318,6 +319,7 @@ class SegmentedPlanner {
     for (const ChosenGroup& group : groups_) partition.push_back(group.nodes);
     groups_.clear();
     partition = move_boundaries(graph(), *judge_, schedules, std::move(partition));
+    partition = detach_contractions(graph(), *judge_, schedules, std::move(partition));
     if (graph().size() <= kMostNodesMoved)
       partition = move_nodes(graph(), *judge_, schedules, std::move(partition));
     for (std::vector<NodeId>& nodes : partition)
