@@ -4,7 +4,10 @@
 #include <iterator>
 #include <limits>
 #include <optional>
+#include <set>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "scheduler/segmentation/boundaries.h"
 
@@ -58,34 +61,133 @@ double predicted_us(const Group& group, GroupJudge& judge, GroupSchedules& sched
   return schedules.like(group, verdict, &judge).predicted_us();
 }
 
+/// Splits one group after the other.
+class Detacher {
+ public:
+  Detacher(const WorkGraph& graph, GroupJudge& judge, GroupSchedules& schedules, Partition groups)
+      : graph_(graph),
+        judge_(judge),
+        schedules_(schedules),
+        groups_(std::move(groups)),
+        group_of_(graph.size()) {
+    for (size_t group = 0; group < groups_.size(); ++group) number(group);
+  }
+
+  Partition run() {
+    const size_t count = groups_.size();
+    for (size_t group = 0; group < count; ++group) split(group);
+    return std::move(groups_);
+  }
+
+ private:
+  /// A group in two parts, of which another group takes in the second, if any.
+  struct Split {
+    Group before, after;
+    std::optional<size_t> joined{};
+    double saved_us = 0.0;
+  };
+
+  void number(size_t group) {
+    for (const NodeId node : groups_[group]) group_of_[node] = group;
+  }
+
+  double cost_us(const Group& group) { return predicted_us(group, judge_, schedules_); }
+
+  void split(size_t group) {
+    const Group whole = groups_[group];
+    const auto contraction = contraction_of(graph_, whole);
+    const Group last = last_of(graph_, whole);
+    if (!contraction || std::ranges::find(last, *contraction) != last.end()) return;
+    BoundaryCuts cuts = cuts_of_fewest_bytes(graph_, whole, std::span(&*contraction, 1), last);
+    Group least = least_first(graph_, whole, *contraction);
+    std::optional<Split> best;
+    for (Group* before : {&least, &cuts.fewest_before, &cuts.fewest_behind}) {
+      if (before->empty() || before->size() == whole.size()) continue;
+      if (auto found = split_at(group, std::move(*before));
+          found && (!best || found->saved_us > best->saved_us))
+        best = std::move(found);
+    }
+    if (!best) return;
+    const size_t second = best->joined.value_or(groups_.size());
+    if (!best->joined) groups_.emplace_back();
+    groups_[group] = std::move(best->before);
+    groups_[second] = std::move(best->after);
+    number(second);
+  }
+
+  /// The best way to split a group there; nothing if none saves time.
+  std::optional<Split> split_at(size_t group, Group before) {
+    Group after;
+    std::ranges::set_difference(groups_[group], before, std::back_inserter(after));
+    const double whole_us = cost_us(groups_[group]);
+    const double before_us = cost_us(before);
+    if (before_us >= whole_us) return std::nullopt;
+    Split best{.before = std::move(before), .after = after};
+    best.saved_us = whole_us - before_us - cost_us(after);
+    for (const size_t reader : readers_of(after)) {
+      if (has_between(after, reader)) continue;
+      Group merged;
+      std::ranges::merge(after, groups_[reader], std::back_inserter(merged));
+      if (!judge_.may_fit(merged)) continue;
+      const double saved_us = whole_us + cost_us(groups_[reader]) - before_us - cost_us(merged);
+      if (saved_us <= best.saved_us) continue;
+      best.after = std::move(merged);
+      best.joined = reader;
+      best.saved_us = saved_us;
+    }
+    if (best.saved_us <= 0.0) return std::nullopt;
+    return best;
+  }
+
+  /// Other groups with kernels that read from nodes of a group, ascending.
+  [[nodiscard]] std::set<size_t> readers_of(const Group& nodes) const {
+    std::set<size_t> out;
+    for (const NodeId node : nodes) {
+      for (const NodeId consumer : graph_.nodes()[node].consumers) {
+        const size_t reader = group_of_[consumer];
+        if (reader != group_of_[node] && !graph_.nodes()[consumer].is_external) out.insert(reader);
+      }
+    }
+    return out;
+  }
+
+  /// True if a third group reads from the nodes and leads to the reader, over others or not: the
+  /// nodes and the reader then cannot be one group.
+  [[nodiscard]] bool has_between(const Group& nodes, size_t reader) const {
+    const size_t own = group_of_[nodes.front()];
+    std::set<size_t> seen = {own};
+    std::vector<size_t> open;
+    const auto visit = [&](std::span<const NodeId> from, bool may_lead) {
+      for (const NodeId node : from) {
+        for (const NodeId consumer : graph_.nodes()[node].consumers) {
+          const size_t next = group_of_[consumer];
+          if (next == reader && may_lead) return true;
+          if (next != reader && seen.insert(next).second) open.push_back(next);
+        }
+      }
+      return false;
+    };
+    visit(nodes, false);
+    while (!open.empty()) {
+      const size_t group = open.back();
+      open.pop_back();
+      if (visit(groups_[group], true)) return true;
+    }
+    return false;
+  }
+
+  const WorkGraph& graph_;
+  GroupJudge& judge_;
+  GroupSchedules& schedules_;
+  Partition groups_;
+  std::vector<size_t> group_of_;  ///< By node.
+};
+
 }  // namespace
 
 Partition detach_contractions(const WorkGraph& graph, GroupJudge& judge, GroupSchedules& schedules,
                               Partition groups) {
-  const size_t count = groups.size();
-  for (size_t i = 0; i < count; ++i) {
-    const Group whole = groups[i];
-    const auto contraction = contraction_of(graph, whole);
-    const Group last = last_of(graph, whole);
-    if (!contraction || std::ranges::find(last, *contraction) != last.end()) continue;
-    double best_us = predicted_us(whole, judge, schedules);
-    BoundaryCuts cuts = cuts_of_fewest_bytes(graph, whole, std::span(&*contraction, 1), last);
-    Group least = least_first(graph, whole, *contraction);
-    for (Group* before : {&least, &cuts.fewest_before, &cuts.fewest_behind}) {
-      if (before->empty() || before->size() == whole.size()) continue;
-      Group after;
-      std::ranges::set_difference(whole, *before, std::back_inserter(after));
-      const double first_us = predicted_us(*before, judge, schedules);
-      if (first_us >= best_us) continue;
-      const double apart_us = first_us + predicted_us(after, judge, schedules);
-      if (apart_us >= best_us) continue;
-      best_us = apart_us;
-      if (groups[i] == whole) groups.emplace_back();
-      groups[i] = std::move(*before);
-      groups.back() = std::move(after);
-    }
-  }
-  return groups;
+  return Detacher(graph, judge, schedules, std::move(groups)).run();
 }
 
 }  // namespace sinter

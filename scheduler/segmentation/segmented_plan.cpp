@@ -305,6 +305,8 @@ class SegmentedPlanner {
           attempts.push_back({{.backwards = backwards, .first = first}});
       }
     }
+    const bool contracts = std::ranges::any_of(
+        plan_.fusion.ops, [](const Op& op) { return std::holds_alternative<ContractOp>(op.kind); });
     for (size_t i = 0; i < attempts.size(); ++i) {
       const auto [order, refuses] = attempts[i];
       std::vector<ChosenGroup> groups = settled(*judge_, schedules, order, refuses);
@@ -313,7 +315,8 @@ class SegmentedPlanner {
         groups_ = std::move(groups);
       const bool refused_parts =
           i + 1 == attempts.size() || attempts[i + 1].refuses == Refuses::kSlowGroups;
-      if (bar_us_ && refused_parts && predicted_us(groups_) >= *bar_us_) return;
+      // Groups with contractions may still get faster below.
+      if (bar_us_ && refused_parts && !contracts && predicted_us(groups_) >= *bar_us_) return;
     }
     Partition partition;
     for (const ChosenGroup& group : groups_) partition.push_back(group.nodes);
