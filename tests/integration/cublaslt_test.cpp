@@ -299,7 +299,8 @@ TEST_F(CublasLtGpu, EveryFormIsRightOnEveryKindOfData) {
         continue;
       ASSERT_TRUE(executable) << form.name << ": " << executable.error().text();
       DeviceRunOptions options{.time = false};
-      if (!std::exchange(has_seen_hard_data, true)) options.hard_data = sample_data();
+      // Some kinds of hard data, at one size: the host computes what is expected.
+      if (!std::exchange(has_seen_hard_data, true)) options.hard_data = sample_data().first(6);
       const auto run = run_on_device(fusion, *executable, *driver_, options);
       ASSERT_TRUE(run) << run.error().text();
       EXPECT_TRUE(run->check.passed())
