@@ -54,9 +54,9 @@ constexpr double kBytesOfPass = 128.0;
 /// Instructions of staging an element: half of a conversion, of an address and of a store to shared
 /// memory, and an eighth of those of the access that stores it.
 constexpr double kInstructionsOfStaged = 4.0;
-// Those of what is evaluated behind products were chosen by hand for 23 kernels of transformer layers
-// on an H200, one card (benchmarks/results/h200_2026-11-28_layers_fused.json), which they predict
-// within 5.8 % in the mean. Two warps of each scheduler hide little of the latency of their
+// Those of what is evaluated behind products were chosen by hand for 23 kernels of transformer
+// layers on an H200, one card (benchmarks/results/h200_2026-11-28_layers_fused.json), which they
+// predict within 5.8 % in the mean. Two warps of each scheduler hide little of the latency of their
 // instructions.
 
 /// Time of instructions, as a multiple of that at the full rate of an SM.
