@@ -88,9 +88,9 @@ Result<LoweredKernel> lower(const SegmentFacts& facts, const Schedule& schedule,
 namespace {
 
 KernelSource source_of_call(LibraryMatmul call) {
-  KernelSource out{.entry = "cublasLtMatmul",
-                   .text = fmt::format("// cublasLtMatmul: {}\n", text_of(call)),
-                   .work_param = 0};
+  KernelSource out;
+  out.entry = "cublasLtMatmul";
+  out.text = fmt::format("// cublasLtMatmul: {}\n", text_of(call));
   const auto add = [&](const LibraryMatrix& matrix, BufferUse use) {
     out.buffers.push_back({.value = matrix.value,
                            .type = matrix.type,

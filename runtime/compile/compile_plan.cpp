@@ -138,8 +138,11 @@ class PlanCompiler {
     for (const KernelId id : plan_.kernels.ids()) {
       const bool was_chosen = is_call(plan_.kernels[id].chosen());
       if (was_chosen && library_ != nullptr) continue;
-      std::vector<ProposedSchedule> others = plan_.kernels[id].candidates;
+      // A kernel like an earlier one has its schedule alone, and that one was settled before.
+      const std::optional<KernelId> same = plan_.kernels[id].same_as;
+      std::vector<ProposedSchedule> others = plan_.kernels[same.value_or(id)].candidates;
       std::erase_if(others, [&](const ProposedSchedule& other) { return is_call(other); });
+      if (same && !others.empty()) others.resize(1);
       if (!was_chosen) {
         plan_.kernels[id].candidates = std::move(others);
         continue;

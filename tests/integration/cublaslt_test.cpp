@@ -254,6 +254,30 @@ TEST_F(CublasLtCompileTest, WithoutTheLibraryAKernelTakesItsPlace) {
   EXPECT_THAT(said->because, HasSubstr("cannot be opened. install it"));
 }
 
+// The second product is the first one's, with the schedule of the first alone.
+TEST_F(CublasLtCompileTest, WithoutTheLibraryEqualProductsTakeOneKernel) {
+  const Fusion fusion = parse_fusion(R"(fusion @two_products {
+  %v0 x : f64[1024, 1024] = input
+  %v1 w : f64[1024, 1024] = input
+  %v2 v : f64[1024, 1024] = input
+  %v3 y : f64[1024, 1024] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
+  %v4 z : f64[1024, 1024] = contract.sum %v3, %v2 left(0, 2) right(1, 2) over(2)
+  return %v4
+})")
+                            .value();
+  auto planned = plan(fusion, {}, *find_device("H200"), {.families = kFamilies});
+  ASSERT_TRUE(planned) << planned.error().text();
+  ASSERT_EQ(planned->kernels.size(), 2U);
+  ASSERT_TRUE(planned->kernels.back().same_as);
+  const auto built =
+      compile_plan(std::move(*planned), *compiler_, cache_, {.open_library = missing});
+  ASSERT_TRUE(built) << built.error().text();
+  for (const KernelBuild& kernel : built->kernels) {
+    EXPECT_EQ(kernel.chosen.schedule.family, kMatmul);
+    EXPECT_EQ(kernel.library, nullptr);
+  }
+}
+
 TEST_F(CublasLtCompileTest, WithoutTheLibraryAPinnedCallIsAnError) {
   const auto refused = compiled(kByLibrary, {.open_library = missing});
   ASSERT_FALSE(refused);
