@@ -180,10 +180,6 @@ class CublasLtMatmul final : public PreparedMatmul {
     return checked(count > 0 ? chosen_.state : Status::kNotSupported, matmul_, "choosing a kernel");
   }
 
-  [[nodiscard]] int64_t workspace_bytes() const override {
-    return static_cast<int64_t>(chosen_.workspace_bytes);
-  }
-
   [[nodiscard]] Result<void> launch(StreamHandle stream,
                                     std::span<const DevicePointer> addresses) const override {
     size_t next = 0;

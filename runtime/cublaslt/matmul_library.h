@@ -23,9 +23,6 @@ class PreparedMatmul {
   /// under stream capture too. Errors: DeviceError.
   [[nodiscard]] virtual Result<void> launch(StreamHandle stream,
                                             std::span<const DevicePointer> addresses) const = 0;
-
-  /// Bytes of the workspace that the chosen kernel uses, at most those of the call.
-  [[nodiscard]] virtual int64_t workspace_bytes() const = 0;
 };
 
 /// A library of matrix products, opened at run time; tests replace it. Any thread may call.

@@ -15,6 +15,7 @@
 #include "scheduler/families/overwriting.h"
 #include "scheduler/families/schedule_verifier.h"
 #include "scheduler/plan/plan_options.h"
+#include "scheduler/schedule/family_names.h"
 #include "scheduler/schedule/last_block.h"
 
 namespace sinter {
@@ -336,6 +337,8 @@ void drop_overwriting(const SegmentFacts& facts, const Family& family, const Dev
 }  // namespace
 
 std::string summary_of(const Schedule& schedule) {
+  if (schedule.family == kCublasLt)
+    return fmt::format("{}: the library chooses its kernel", schedule.family);
   std::string extras;
   std::vector<std::string> kept;
   for (const KeptValue& value : schedule.kept)

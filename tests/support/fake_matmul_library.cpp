@@ -19,8 +19,6 @@ class FakeMatmulLibrary::Matmul final : public PreparedMatmul {
   Matmul(FakeMatmulLibrary& library, LibraryMatmul matmul)
       : library_(library), matmul_(std::move(matmul)) {}
 
-  [[nodiscard]] int64_t workspace_bytes() const override { return 0; }
-
   [[nodiscard]] Result<void> launch(StreamHandle,
                                     std::span<const DevicePointer> addresses) const override {
     library_.addresses_.assign(addresses.begin(), addresses.end());
