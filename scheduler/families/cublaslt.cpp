@@ -97,10 +97,11 @@ class CallBuilder {
 
   // ---- What follows the product
 
-  /// The value seen through a cast to the type of the sums.
+  /// The value seen through a cast that loses nothing: the library reads what is in memory.
   [[nodiscard]] ValueId before_cast(ValueId value) const {
-    const bool is_cast = !facts_.is_read(value) && facts_.fusion.def_as<CastOp>(value) != nullptr;
-    return is_cast ? facts_.fusion.def_of(value).operands.front() : value;
+    if (facts_.is_read(value) || facts_.fusion.def_as<CastOp>(value) == nullptr) return value;
+    const ValueId source = facts_.fusion.def_of(value).operands.front();
+    return casts_exactly(type_of(source), type_of(value)) ? source : value;
   }
 
   /// What is added, if it is a tensor in memory: seen through a cast and a broadcast of it.

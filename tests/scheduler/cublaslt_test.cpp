@@ -208,6 +208,26 @@ TEST(CublasLtTest, RefusesWhatTheLibraryDoesNot) {
               HasSubstr("sums products"));
 }
 
+// A graph that is not simplified may cast what is added twice, and lose something on the way.
+TEST(CublasLtTest, RefusesAnAddendThatIsRounded) {
+  const auto added_as = [](std::string_view type) {
+    return fmt::format(R"(
+  %v0 x : bf16[M, K] = input
+  %v1 w : bf16[N, K] = input
+  %v2 bias : bf16[N] = input
+  %v3 : f32[M, N] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
+  %v4 : {0}[N] = cast %v2
+  %v5 : {0}[M, N] = broadcast %v4 axes(1)
+  %v6 : f32[M, N] = cast %v5
+  %v7 : f32[M, N] = add %v3, %v6
+  %v8 y : bf16[M, N] = cast %v7
+  return %v8
+)",
+                       type);
+  };
+  EXPECT_THAT(refusal_of(added_as("f16")), HasSubstr("no such operation"));
+}
+
 // cuBLASLt rounds the product before it adds a bias to results that are not aligned.
 TEST(CublasLtTest, RefusesABiasOfAResultThatIsNotAligned) {
   const auto biased = [](int64_t columns) {
