@@ -254,9 +254,7 @@ class Boundaries {
   }
 
   double cost_us(const std::vector<NodeId>& group) {
-    const GroupVerdict& verdict = judge_.judge(group);
-    if (!verdict.legal) return std::numeric_limits<double>::infinity();
-    return schedules_.like(group, verdict, &judge_).predicted_us();
+    return schedules_.predicted_us(group, judge_);
   }
 
   /// True if groups can still run one after the other after nodes have moved between two of them.

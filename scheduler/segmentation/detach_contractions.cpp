@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <limits>
 #include <optional>
 #include <set>
 #include <span>
@@ -55,12 +54,6 @@ Group least_first(const WorkGraph& graph, const Group& group, NodeId contraction
   }
 }
 
-double predicted_us(const Group& group, GroupJudge& judge, GroupSchedules& schedules) {
-  const GroupVerdict& verdict = judge.judge(group);
-  if (!verdict.legal) return std::numeric_limits<double>::infinity();
-  return schedules.like(group, verdict, &judge).predicted_us();
-}
-
 /// Splits one group after the other.
 class Detacher {
  public:
@@ -91,7 +84,7 @@ class Detacher {
     for (const NodeId node : groups_[group]) group_of_[node] = group;
   }
 
-  double cost_us(const Group& group) { return predicted_us(group, judge_, schedules_); }
+  double cost_us(const Group& group) { return schedules_.predicted_us(group, judge_); }
 
   void split(size_t group) {
     const Group whole = groups_[group];

@@ -30,6 +30,12 @@ double ScheduledGroup::predicted_us() const {
   return segment ? segment->predicted_us() : std::numeric_limits<double>::infinity();
 }
 
+double GroupSchedules::predicted_us(const std::vector<NodeId>& nodes, GroupJudge& judge) {
+  const GroupVerdict& verdict = judge.judge(nodes);
+  if (!verdict.legal) return std::numeric_limits<double>::infinity();
+  return like(nodes, verdict, &judge).predicted_us();
+}
+
 ScheduledGroup& GroupSchedules::of(const std::vector<NodeId>& nodes, WorkGraph::LeafViews views,
                                    GroupJudge* judge) {
   if (const auto known = known_.find(nodes); known != known_.end()) return *known->second;

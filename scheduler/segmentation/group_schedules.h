@@ -44,6 +44,9 @@ class GroupSchedules {
                        GroupJudge* judge = nullptr);
   ScheduledGroup& like(const MergeTree& tree) { return like(tree.nodes, *tree.verdict); }
 
+  /// Predicted time of a group of nodes, ascending; infinite if no kernel runs it.
+  double predicted_us(const std::vector<NodeId>& nodes, GroupJudge& judge);
+
   /// Number of graphs that were scheduled.
   [[nodiscard]] size_t size() const { return made_.size(); }
 

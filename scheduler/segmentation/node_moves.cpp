@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <limits>
 #include <numeric>
 
 namespace sinter {
@@ -99,9 +98,7 @@ class Moves {
 
   double cost_us(const std::vector<NodeId>& group) {
     if (graph_.nodes()[group.front()].is_external) return 0.0;
-    const GroupVerdict& verdict = judge_.judge(group);
-    if (!verdict.legal) return std::numeric_limits<double>::infinity();
-    return schedules_.like(group, verdict, &judge_).predicted_us();
+    return schedules_.predicted_us(group, judge_);
   }
 
   [[nodiscard]] bool is_acyclic(const Partition& groups) const {
