@@ -136,18 +136,20 @@ class PlanCompiler {
   /// nothing else of them is compiled, so that re-planning learns nothing of them.
   Result<void> leave_out_calls(const std::optional<Error>& why) {
     for (const KernelId id : plan_.kernels.ids()) {
-      const bool was_chosen = is_call(plan_.kernels[id].chosen());
-      if (was_chosen && library_ != nullptr) continue;
+      const auto leave_out = [&](std::vector<ProposedSchedule>& candidates) {
+        std::erase_if(candidates, [&](const ProposedSchedule& other) { return is_call(other); });
+      };
+      if (!is_call(plan_.kernels[id].chosen())) {
+        leave_out(plan_.kernels[id].candidates);
+        continue;
+      }
+      if (library_ != nullptr) continue;
       // A kernel like an earlier one has its schedule alone, and that one was settled before.
       const std::optional<KernelId> same = plan_.kernels[id].same_as;
       std::vector<ProposedSchedule> others = plan_.kernels[same.value_or(id)].candidates;
-      std::erase_if(others, [&](const ProposedSchedule& other) { return is_call(other); });
-      if (same && !others.empty()) others.resize(1);
-      if (!was_chosen) {
-        plan_.kernels[id].candidates = std::move(others);
-        continue;
-      }
+      leave_out(others);
       if (others.empty()) return fail(*why);
+      if (same) others.resize(1);
       const Schedule taken = others.front().schedule;
       if (auto finished = plan_finish(plan_, id, taken, options_.families); !finished)
         return finished;
