@@ -33,10 +33,12 @@ struct StorageAllocator {
   void deallocate(T* p, size_t) { ::operator delete(p, std::align_val_t{kStorageAlignment}); }
   friend bool operator==(const StorageAllocator&, const StorageAllocator&) = default;
 };
-/// Compiled once, with optimisation: tests are compiled without, where megabytes of workspace are
-/// destroyed a byte at a time.
 }  // namespace sinter
+
+// Compiled once, with optimisation: tests are compiled without, where megabytes of workspace are
+// destroyed a byte at a time.
 extern template class std::vector<std::byte, sinter::StorageAllocator<std::byte>>;
+
 namespace sinter {
 
 /// What HostTensor::random draws. Equal specs give equal values on every platform.

@@ -71,7 +71,7 @@ constexpr double kEpilogueLoadClocks = 0.15;
 constexpr double kEpiloguePhiloxClocks = 2.7;
 /// Clocks between the last product of a warp group and the first store behind it, and between its
 /// last store and the next product.
-constexpr double kTurnClocks = 800;
+constexpr double kTurnClocks = 800.0;
 /// Clocks in which the blocks of a cluster exchange what they know of their rows. Where they work
 /// on several tiles at once, each of the blocks may make the others wait.
 constexpr double kExchangeClocks = 1500.0;

@@ -488,6 +488,94 @@ TEST(MatmulTest, PinnedClustersAreRefusedWithNumbers) {
               HasSubstr("clusters share rows that are reduced (value 2, limit 1 blocks"));
 }
 
+/// Microseconds of a kernel of a transformer layer by tiles of 128 x 128, as predicted for an H200.
+double predicted_by_tiles(std::string_view body) {
+  const SegmentFacts facts =
+      facts_of(parse_fusion(fmt::format("fusion @layer {{\n{}}}", body)).value());
+  const Schedule schedule{.family = std::string(kMatmul),
+                          .parameters = MatmulParameters{.tile_rows = 128,
+                                                         .tile_columns = 128,
+                                                         .tile_depth = 64,
+                                                         .row_warps = 8,
+                                                         .pipeline_stages = 6,
+                                                         .consumer_registers = 232},
+                          .threads_per_row = 256,
+                          .vector_width = 2,
+                          .persistent_blocks = 132};
+  const DeviceLimits limits = *find_device("H200");
+  const auto estimate = estimate_matmul(facts, schedule, limits);
+  EXPECT_TRUE(estimate) << text_of(estimate.error());
+  return predict_matmul(facts, schedule, *estimate, limits).total_us;
+}
+
+// Measured: benchmarks/results/h200_2026-11-28_layers_fused.json, kernels llama_layer_forward_gate
+// and bert_layer_forward_mlp_sum_parts. The predictions contain a launch, which was not measured.
+TEST(MatmulTest, WhatFollowsProductsIsPredicted) {
+  const double swiglu = predicted_by_tiles(R"(
+  %v0 x : bf16[8192, 4096] = input
+  %v1 w : bf16[14336, 4096] = input
+  %v2 : f32[8192, 14336] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
+  %v3 gate : bf16[8192, 14336] = cast %v2
+  %v4 : f32[8192, 14336] = cast %v3
+  %v5 : f32[8192, 14336] = neg %v4
+  %v6 : f32[8192, 14336] = exp %v5
+  %v7 : f32 = constant 0x1p+0
+  %v8 : f32[8192, 14336] = broadcast %v7 axes()
+  %v9 : f32[8192, 14336] = add %v6, %v8
+  %v10 : f32[8192, 14336] = reciprocal %v9
+  %v11 : f32[8192, 14336] = mul %v4, %v10
+  %v12 up : bf16[8192, 14336] = input
+  %v13 : f32[8192, 14336] = cast %v12
+  %v14 : f32[8192, 14336] = mul %v11, %v13
+  %v15 y : bf16[8192, 14336] = cast %v14
+  return %v3, %v15
+)");
+  EXPECT_NEAR(swiglu, 1545.2, 0.06 * 1545.2);
+  const double dropout = predicted_by_tiles(R"(
+  %v0 seed : i64 = input
+  %v1 : i64[8192, 768] = broadcast %v0 axes()
+  %v2 offset : i64 = input
+  %v3 : i64[8192, 768] = broadcast %v2 axes()
+  %v4 : i64[8192, 768] = iota axis(0)
+  %v5 : i64 = constant 768
+  %v6 : i64[8192, 768] = broadcast %v5 axes()
+  %v7 : i64[8192, 768] = mul %v4, %v6
+  %v8 : i64[8192, 768] = add %v3, %v7
+  %v9 : i64[8192, 768] = iota axis(1)
+  %v10 : i64[8192, 768] = add %v8, %v9
+  %v11 : f32[8192, 768] = philox_uniform %v1, %v10
+  %v12 : f32 = constant 0x1.99999ap-4
+  %v13 : f32[8192, 768] = broadcast %v12 axes()
+  %v14 : bool[8192, 768] = ge %v11, %v13
+  %v15 x : bf16[8192, 3072] = input
+  %v16 w : bf16[768, 3072] = input
+  %v17 : f32[8192, 768] = contract.sum %v15, %v16 left(0, 2) right(1, 2) over(2)
+  %v18 : bf16[8192, 768] = cast %v17
+  %v19 : f32[8192, 768] = cast %v18
+  %v20 bias : bf16[768] = input
+  %v21 : f32[768] = cast %v20
+  %v22 : f32[8192, 768] = broadcast %v21 axes(1)
+  %v23 : f32[8192, 768] = add %v19, %v22
+  %v24 : bf16[8192, 768] = cast %v23
+  %v25 : f32[8192, 768] = cast %v24
+  %v26 : f32 = constant 0x1.1c71c8p+0
+  %v27 : f32[8192, 768] = broadcast %v26 axes()
+  %v28 : f32[8192, 768] = mul %v25, %v27
+  %v29 : f32 = constant 0x0p+0
+  %v30 : f32[8192, 768] = broadcast %v29 axes()
+  %v31 : f32[8192, 768] = select %v14, %v28, %v30
+  %v32 h : bf16[8192, 768] = input
+  %v33 : f32[8192, 768] = cast %v32
+  %v34 : f32[8192, 768] = add %v31, %v33
+  %v35 sum : bf16[8192, 768] = cast %v34
+  %v36 : f32[8192, 768] = cast %v35
+  %v37 : f32[8192, 6, 128] = reshape %v36
+  %v38, %v39 : f32[8192, 6], f32[8192, 6] = welford %v37 over(2)
+  return %v38, %v39, %v35
+)");
+  EXPECT_NEAR(dropout, 134.1, 0.12 * 134.1);
+}
+
 TEST(MatmulTest, ALargerDeviceIsNotSlower) {
   DeviceLimits limits = *find_device("H100");
   const Fusion fusion = fusion_of({});
