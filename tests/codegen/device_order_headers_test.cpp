@@ -113,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(
             "cluster.cuh", "void cluster_wait()", {"barrier.cluster.wait.acquire.aligned"}},
         OrderedFunction{"cluster.cuh",
                         "void mbarrier_wait_cluster(",
-                        {"mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64", "selp.u32"}},
+                        {"mbarrier.try_wait.parity.acquire.cta.shared::cta.b64", "selp.u32"}},
         OrderedFunction{"cluster.cuh",
                         "void cluster_store(const float*",
                         {"st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32"}},
