@@ -210,6 +210,21 @@ AsyncProtocol turns_protocol(int64_t stages, int64_t turns, int warps_per_group,
   return out;
 }
 
+AsyncProtocol handover_protocol(int64_t stages, int writers, int readers) {
+  using enum ProtocolVerb;
+  AsyncProtocol out{.stages = stages, .full_arrivals = writers, .empty_arrivals = readers};
+  out.roles.push_back(
+      {.name = "multiplying",
+       .warps = writers,
+       .actions = {{.verb = kWait, .barrier = PipelineBarrier::kEmpty, .other_parity = true},
+                   {.verb = kWrite},
+                   {.verb = kArrive, .barrier = PipelineBarrier::kFull}}});
+  out.roles.push_back({.name = "epilogue",
+                       .warps = readers,
+                       .actions = {kWaitForItem, {.verb = kRead}, kReleaseItem}});
+  return out;
+}
+
 int64_t equivalent_turn(int64_t turn_items, int64_t stages) {
   const int64_t period = 2 * stages;
   return turn_items < 2 * period ? turn_items : period + turn_items % period;

@@ -44,6 +44,7 @@ enum class ProtocolVerb : uint8_t {
   kExpect,  ///< Arrives once at `full` and makes its phase wait for `bytes` of copies.
   kCopy,    ///< Starts an asynchronous copy of `bytes` into the pipeline stage; it completes at
             ///< `full`.
+  kWrite,   ///< Stores a part of the item into the pipeline stage.
   kRead,    ///< Reads the pipeline stage.
   kSync,    ///< Synchronises the warps of the role (a named barrier).
 };
@@ -131,6 +132,11 @@ AsyncProtocol product_protocol(int64_t stages, int warps, const std::vector<int6
 /// item.
 AsyncProtocol turns_protocol(int64_t stages, int64_t turns, int warps_per_group,
                              const std::vector<int64_t>& copies, int64_t turn_items);
+
+/// Warps that store each item together, and warps that read it: those that multiply a tile and
+/// those that evaluate it. Each of the former waits until the stage is empty, stores its part and
+/// arrives at `full`. Each of the latter waits for the item, reads it and arrives at `empty`.
+AsyncProtocol handover_protocol(int64_t stages, int writers, int readers);
 
 /// A number of items of a turn for which turns_protocol() is sound if and only if it is for
 /// `turn_items`: a turn begins at a stage and a parity that depend on the remainder by 2 * stages

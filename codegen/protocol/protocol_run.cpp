@@ -14,6 +14,11 @@ namespace {
 
 using Row = VectorClocks::Row;
 
+/// True for actions that bring a part of an item into its pipeline stage.
+bool fills(ProtocolVerb verb) {
+  return verb == ProtocolVerb::kCopy || verb == ProtocolVerb::kWrite;
+}
+
 /// Processes are the warps, in the order of their roles, then one process for each copy of an item
 /// that a pipeline stage may hold; its steps are the landings of that copy.
 class ProtocolRun {
@@ -131,7 +136,8 @@ class ProtocolRun {
   /// Counts an arrival or landed bytes towards the item's phase.
   bool contribute(Barrier& barrier, const Contribution& made, const std::string& text);
   bool complete_phase(Barrier& barrier);
-  bool start_copy(size_t index, const ProtocolAction& action, int64_t item);
+  /// Starts a copy, or stores at once.
+  bool fill(size_t index, const ProtocolAction& action, int64_t item);
   bool read(size_t index, const ProtocolAction& action, int64_t item);
   bool synchronise(size_t index);
   bool land();
@@ -176,7 +182,7 @@ ProtocolRun::ProtocolRun(const AsyncProtocol& protocol, int64_t rows, bool expla
       warps_.push_back(warp);
       for (; const ProtocolAction* action = next(warp); ++warp.action) {
         const auto item = static_cast<size_t>(warp.item + action->item_offset);
-        if (action->verb == ProtocolVerb::kCopy) ++copies_[item];
+        copies_[item] += int64_t{fills(action->verb)};
         if (action->verb == ProtocolVerb::kRead) ++reads_[item];
       }
     }
@@ -278,6 +284,8 @@ std::string ProtocolRun::what(const Warp& warp, const ProtocolAction& action) co
     case ProtocolVerb::kCopy:
       return fmt::format("starts a copy of {} bytes of {}item {} into stage {}", action.bytes,
                          row_text(action), item, slot);
+    case ProtocolVerb::kWrite:
+      return fmt::format("stores its part of item {} into stage {}", item, slot);
     case ProtocolVerb::kRead:
       return fmt::format("reads {}item {} in stage {}", row_text(action), item, slot);
     case ProtocolVerb::kSync:
@@ -432,7 +440,7 @@ bool ProtocolRun::complete_phase(Barrier& barrier) {
   return true;
 }
 
-bool ProtocolRun::start_copy(size_t index, const ProtocolAction& action, int64_t item) {
+bool ProtocolRun::fill(size_t index, const ProtocolAction& action, int64_t item) {
   Warp& warp = warps_[index];
   Slot& slot = slot_of(item);
   if (slot.item != item) {
@@ -448,8 +456,8 @@ bool ProtocolRun::start_copy(size_t index, const ProtocolAction& action, int64_t
     }
     if (!left) {
       return fail(ProtocolFaultKind::kOverwrite,
-                  fmt::format("item {} is copied into stage {} before all is done with item {}",
-                              item, slot_number(item), slot.item),
+                  fmt::format("item {} is put into stage {} before all is done with item {}", item,
+                              slot_number(item), slot.item),
                   warp.clock, line(warp, action));
     }
     std::swap(slot.previous, slot.read);
@@ -457,15 +465,19 @@ bool ProtocolRun::start_copy(size_t index, const ProtocolAction& action, int64_t
     slot = {.item = item, .read = slot.read, .previous = slot.previous};
   } else if (!clocks_.covers(warp.clock, slot.previous)) {
     return fail(ProtocolFaultKind::kOverwrite,
-                fmt::format("item {} is copied into stage {} before the item there is read", item,
+                fmt::format("item {} is put into stage {} before the item there is read", item,
                             slot_number(item)),
                 warp.clock, line(warp, action));
   }
   tick(index, warp.clock, line(warp, action));
-  flights_.push_back({.item = item,
-                      .bytes = action.bytes,
-                      .process = landing_process(item, slot.started++),
-                      .clock = clocks_.copy(warp.clock)});
+  const size_t process = landing_process(item, slot.started++);
+  if (action.verb == ProtocolVerb::kWrite) {
+    ++slot.landed;
+    tick(process, warp.clock, "");
+    return true;
+  }
+  flights_.push_back(
+      {.item = item, .bytes = action.bytes, .process = process, .clock = clocks_.copy(warp.clock)});
   return true;
 }
 
@@ -488,11 +500,10 @@ bool ProtocolRun::read(size_t index, const ProtocolAction& action, int64_t item)
         warp.clock, text);
   }
   if (seen == 0 || seen < copies) {
-    return fail(
-        seen == 0 ? ProtocolFaultKind::kUnfilledRead : ProtocolFaultKind::kHalfFilledRead,
-        fmt::format("{} of {} copies of item {} are in stage {} for certain when it is read", seen,
-                    copies, item, slot_number(item)),
-        warp.clock, text);
+    return fail(seen == 0 ? ProtocolFaultKind::kUnfilledRead : ProtocolFaultKind::kHalfFilledRead,
+                fmt::format("{} of {} parts of item {} are in stage {} for certain when it is read",
+                            seen, copies, item, slot_number(item)),
+                warp.clock, text);
   }
   tick(index, warp.clock, text);
   clocks_.join(slot.read, warp.clock);
@@ -551,7 +562,8 @@ bool ProtocolRun::step(size_t index) {
       case ProtocolVerb::kExpect:
         return arrive(announced(*action, item));
       case ProtocolVerb::kCopy:
-        return start_copy(index, *action, item);
+      case ProtocolVerb::kWrite:
+        return fill(index, *action, item);
       case ProtocolVerb::kRead:
         return read(index, *action, item);
       case ProtocolVerb::kSync:

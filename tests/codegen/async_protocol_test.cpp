@@ -281,6 +281,53 @@ TEST(AsyncProtocol, TurnsAreSound) {
   }
 }
 
+TEST(AsyncProtocol, HandoversAreSound) {
+  for (const int64_t stages : {1, 2, 3}) {
+    for (const int writers : {1, 4, 8}) {
+      for (const int readers : {1, 3, 7}) {
+        const auto fault = prove(handover_protocol(stages, writers, readers));
+        EXPECT_FALSE(fault) << stages << " " << writers << " " << readers << "\n" << fault->text();
+      }
+    }
+  }
+}
+
+// The faults are also those that the search of all interleavings finds.
+TEST(AsyncProtocol, FaultsOfHandoversAreThoseOfAllInterleavings) {
+  using Change = std::function<void(AsyncProtocol&)>;
+  const auto writes = [](AsyncProtocol& p) -> auto& { return p.roles[0].actions; };
+  const auto reads = [](AsyncProtocol& p) -> auto& { return p.roles[1].actions; };
+  const std::vector<std::pair<const char*, Change>> changes = {
+      {"sound", [](auto&) {}},
+      {"a tile is stored before it is given back", [&](auto& p) { erase(writes(p), kWait); }},
+      {"the first store waits for a tile that nobody reads",
+       [&](auto& p) { find(writes(p), kWait).other_parity = false; }},
+      {"a tile is handed over before it is stored",
+       [&](auto& p) { std::swap(writes(p)[1], writes(p)[2]); }},
+      {"one warp hands over for all",
+       [&](auto& p) { find(writes(p), kArrive).first_warp_only = true; }},
+      {"the first warp's part is enough", [](auto& p) { p.full_arrivals = 1; }},
+      {"a tile is read before it is handed over", [&](auto& p) { erase(reads(p), kWait); }},
+      {"a tile is given back before it is read",
+       [&](auto& p) { std::swap(reads(p)[1], reads(p)[2]); }},
+      {"nobody gives back", [&](auto& p) { erase(reads(p), kArrive); }},
+      {"the wait takes the other parity",
+       [&](auto& p) { find(reads(p), kWait).other_parity = true; }}};
+  for (const auto& [name, change] : changes) {
+    for (const int64_t stages : {1, 2}) {
+      SCOPED_TRACE(fmt::format("{}, {} stages", name, stages));
+      AsyncProtocol protocol = handover_protocol(stages, 2, 2);
+      change(protocol);
+      bool is_broken = false;
+      for (int64_t items = 0; items <= 5 && !is_broken; ++items)
+        is_broken = !faults_of_all_interleavings(protocol, items).empty();
+      const auto fault = prove(protocol);
+      EXPECT_EQ(fault.has_value(), is_broken) << (fault ? fault->text() : "");
+      EXPECT_EQ(is_broken, std::string_view(name) != "sound");
+    }
+  }
+}
+
 TEST(AsyncProtocol, LongTurnsAreProvedByShorterOnes) {
   for (const int64_t stages : {2, 5, 8}) {
     for (const int64_t items : {1, 7, 31, 64, 1000, 12345}) {

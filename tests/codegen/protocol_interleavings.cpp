@@ -64,7 +64,8 @@ class Explorer {
         const ProtocolRole& of = protocol_.roles[role];
         Warp warp{role, number, of.takes_turns ? of.first * protocol_.turn_items : of.first, 0};
         for (Warp at = warp; const ProtocolAction* action = next(at); ++at.action) {
-          copies_[at.item + action->item_offset] += int64_t{action->verb == kCopy};
+          copies_[at.item + action->item_offset] +=
+              int64_t{action->verb == kCopy || action->verb == kWrite};
           reads_[at.item + action->item_offset] += int64_t{action->verb == kRead};
         }
         state.warps.push_back(warp);
@@ -176,6 +177,7 @@ class Explorer {
           return false;
         break;
       case kCopy:
+      case kWrite:
         if (slot.item != item) {
           if (slot.item > item || (slot.item >= 0 && (slot.reads != reads_[slot.item] ||
                                                       slot.landed != copies_[slot.item]))) {
@@ -184,7 +186,11 @@ class Explorer {
           }
           slot = {.item = item};
         }
-        state.flights.emplace(item, action->bytes);
+        if (action->verb == kCopy) {
+          state.flights.emplace(item, action->bytes);
+        } else {
+          ++slot.landed;
+        }
         break;
       case kRead:
         if (slot.item != item || slot.landed == 0 || action->row >= rows_of(item)) {
