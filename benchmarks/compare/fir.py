@@ -144,6 +144,16 @@ class Graph:
                 return taken.shape[op.fields["axis"][0]]
         return None
 
+    def products_of(self, value, sizes):
+        """The products that each element of a contraction sums of which the value is the right operand,
+        or 1."""
+        for op in self.ops:
+            if op.name == "contract.sum" and op.operands[1] == value.id:
+                shape = self.shape(value, sizes)
+                return math.prod(n for n, axis in zip(shape, op.fields["right"], strict=True)
+                                 if axis in op.fields["over"])
+        return 1
+
 
 def extents(text):
     return [int(word) if re.fullmatch(r"-?\d+", word) else word for word in re.split(r"[,\s]+", text.strip()) if word]

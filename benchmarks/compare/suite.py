@@ -75,7 +75,8 @@ class Arm:
 
 
 def random_tensor(case, graph, value, device):
-    """Random data of a kind that the kernel is meant for: a distribution where it takes one."""
+    """Random data of a kind that the kernel is meant for: a distribution where it takes one, weights of
+    a product such that its elements have the variance of the other operand's."""
     import fir
     import torch
 
@@ -106,7 +107,8 @@ def random_tensor(case, graph, value, device):
         case "one":
             return x.fill_(1)
         case "normal" | "uniform":
-            return x
+            products = graph.products_of(value, case.sizes)
+            return x.mul_(products**-0.5) if products > 1 else x
     raise Failed(f"{value.name}: inputs of kind '{kind}' are unknown")
 
 

@@ -363,6 +363,12 @@ class PeerOfGraph(unittest.TestCase):
         self.assertIn("torch.einsum('ac,cb->ab', v0, v1)", fir.source(fir.parse(text.format("")), {}))
         self.assertIn("v0.to(torch.float32), v1.to(torch.float32)", fir.source(fir.parse(text.format(", %v2")), {}))
 
+    def test_weights_are_known_by_the_products_that_an_element_sums(self):
+        graph = fir.parse("fusion @f extents(K) { %v0 x : bf16[2, 3, K] = input\n%v1 w : bf16[3, K, 8] = input\n"
+                          "%v2 y : f32[2, 8] = contract.sum %v0, %v1 left(0, 2, 3) right(2, 3, 1) over(2, 3)\n"
+                          "return %v2 }")
+        self.assertEqual([graph.products_of(value, {"K": 5}) for value in graph.inputs], [1, 15])
+
     def test_chunks_of_rows_are_taken_where_rows_stand_alone(self):
         self.assertTrue(fir.parse(GRAPHS["contractions"][0].replace("[cols, rows]", "[rows, cols]").replace(
             "left(1, 2) right(2, 0)", "left(0, 2) right(2, 1)")).goes_by_rows())
