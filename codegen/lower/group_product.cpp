@@ -37,18 +37,22 @@ kir::SharedMatrix GroupProduct::matrix(program::TileId id, ExprId stage, ExprId 
 }
 
 void GroupProduct::start(ExprId stage) const {
-  const int64_t groups = sum_.columns.extent / 4;  // Of one product.
+  const int64_t groups = shape_.n / 4;  // Of one product.
+  const int64_t columns = sum_.columns.extent / shape_.n;
   builder_.append(kir::WgmmaFence{});
   for (int64_t k = 0; k < depth().extent; k += shape_.k) {
     for (int64_t i = 0; i < row_instructions(sum_); ++i) {
       const ExprId row =
           builder_.add(scope_.part_begins.at(sum_.rows.axis), scope_.i32(i * shape_.m));
-      builder_.append(kir::Wgmma{
-          .accumulator = scope_.fragments.at(contract_.accumulator),
-          .accumulator_group = scope_.i32(i * groups),
-          .columns = shape_.n,
-          .left = matrix(contract_.left, stage, row, k),
-          .right = matrix(contract_.right, stage, scope_.part_begins.at(sum_.columns.axis), k)});
+      for (int64_t j = 0; j < columns; ++j) {
+        const ExprId column =
+            builder_.add(scope_.part_begins.at(sum_.columns.axis), scope_.i32(j * shape_.n));
+        builder_.append(kir::Wgmma{.accumulator = scope_.fragments.at(contract_.accumulator),
+                                   .accumulator_group = scope_.i32((i * columns + j) * groups),
+                                   .columns = shape_.n,
+                                   .left = matrix(contract_.left, stage, row, k),
+                                   .right = matrix(contract_.right, stage, column, k)});
+      }
     }
   }
   builder_.append(kir::WgmmaCommit{});

@@ -4,9 +4,11 @@
 #include <limits>
 
 #include "codegen/kernel/kernel_builder.h"
+#include "codegen/lower/fragment_handover.h"
 #include "codegen/lower/fragment_product.h"
 #include "codegen/lower/fragment_region.h"
 #include "codegen/lower/group_product.h"
+#include "codegen/lower/handed_rows.h"
 #include "codegen/lower/lane_product.h"
 #include "codegen/lower/operand_copies.h"
 #include "codegen/lower/program_scope.h"
@@ -30,7 +32,7 @@ using program::AxisId;
 using program::TileId;
 
 /// The roles of warps in a program with a producer; without one all warps have both.
-enum class Role : uint8_t { kAll, kProducer, kConsumer };
+enum class Role : uint8_t { kAll, kProducer, kConsumer, kEpilogue };
 
 /// Throws if some interleaving of the warps breaks the protocol of a producer's pipeline.
 void prove_pipeline(const program::Program& program, const program::Pipeline& pipeline) {
@@ -103,7 +105,7 @@ class ProgramLowering {
   // ---- Roles
 
   /// The producer walks over the blocks' tiles and starts their copies; the consumers walk over the
-  /// same tiles and do the rest.
+  /// same tiles and do the rest, or what is not left to the warps of the epilogue.
   void enter_roles(const program::Producer& producer) {
     kernel_.threads += producer.threads;
     at_once_ = program::tiles_at_once(program_);
@@ -121,6 +123,7 @@ class ProgramLowering {
       for (const program::StepId id : pipeline->copies)
         tensor_copies_.emplace_back(scope_, tiles_, std::get<program::Copy>(program_.steps[id]));
     }
+    declare_handover(producer);
     builder_.init_mbarriers();
     const ExprId consumers = scope_.i32(program_.threads);
     builder_.when(
@@ -133,9 +136,48 @@ class ProgramLowering {
         [&] {
           builder_.comment("producer");
           builder_.append(kir::SetMaxRegisters{producer.registers, false});
-          builder_.when(builder_.equal(scope_.thread, consumers),
-                        [&] { walk_as(Role::kProducer); });
+          const auto produce = [&] {
+            builder_.when(builder_.equal(scope_.thread, consumers),
+                          [&] { walk_as(Role::kProducer); });
+          };
+          if (scope_.handed) {
+            enter_epilogue(producer, produce);
+          } else {
+            produce();
+          }
         });
+  }
+
+  /// The first warp of the producer's warp group produces, and those after it evaluate rows.
+  void enter_epilogue(const program::Producer& producer, const std::function<void()>& produce) {
+    const int64_t first = program_.threads + kWarp;
+    const int64_t end = first + kWarp * producer.epilogue_warps;
+    builder_.when(builder_.less(scope_.thread, scope_.i32(first)), produce, [&] {
+      builder_.when(builder_.less(scope_.thread, scope_.i32(end)), [&] {
+        builder_.comment("epilogue");
+        walk_as(Role::kEpilogue);
+      });
+    });
+  }
+
+  /// The pipeline between the consumers and the warps of the epilogue.
+  void declare_handover(const program::Producer& producer) {
+    const program::Handover* handover = program::handover_of(program_);
+    if (handover == nullptr) return;
+    const int64_t stages = program_.tiles[handover->tile].stages;
+    const int64_t parts = program::handed_parts(program_);
+    const int64_t warps_of_part = program_.threads / kWarp / parts;
+    // A warp of the epilogue waits for a part in each iteration, but gives it back once.
+    const auto fault = prove(handover_protocol(stages, static_cast<int>(warps_of_part),
+                                               static_cast<int>(producer.epilogue_warps)));
+    if (fault) throw SinterException(fault->error());
+    scope_.handed = HandedTile{
+        .full = builder_.add_mbarriers("handed", stages * parts, warps_of_part),
+        .empty = builder_.add_mbarriers("given_back", stages * parts, producer.epilogue_warps),
+        .stages = stages,
+        .parts = parts,
+        .stage = {},
+        .parity = {}};
   }
 
   void walk_as(Role role) {
@@ -143,8 +185,19 @@ class ProgramLowering {
     scope_.begins.clear();
     scope_.part_begins.clear();
     // Stages and phases go on from tile to tile.
-    if (kernel_.cluster > 1 && role == Role::kConsumer)
-      scope_.exchange = builder_.declare("exchange", scope_.i32(0));
+    const Role evaluates = scope_.handed ? Role::kEpilogue : Role::kConsumer;
+    scope_.exchange = kernel_.cluster > 1 && role == evaluates
+                          ? builder_.declare("exchange", scope_.i32(0))
+                          : VarId{};
+    if (scope_.handed && role != Role::kProducer) {
+      if (scope_.handed->stages > 1)
+        scope_.handed->stage = builder_.declare("handed_stage", scope_.i32(0));
+      scope_.handed->parity = builder_.declare("handed_parity", scope_.i32(0));
+    }
+    if (role == Role::kEpilogue) {
+      steps(program_.body);
+      return;
+    }
     ExprId first = scope_.i32(0);  // The first item of the role.
     if (at_once_ > 1 && role == Role::kConsumer) {
       const ExprId threads = scope_.i32(program_.threads / at_once_);
@@ -186,51 +239,64 @@ class ProgramLowering {
 
   /// True for steps of another role.
   [[nodiscard]] bool is_of_others(const program::Step& step) const {
-    if (role_ != Role::kProducer) return false;
-    if (std::holds_alternative<program::Pipeline>(step)) return false;
     const auto* nest = std::get_if<program::Nest>(&step);
-    return nest == nullptr || nest->binding != program::Binding::kBlock;
+    if (role_ == Role::kAll || (nest != nullptr && nest->binding == program::Binding::kBlock))
+      return false;
+    const bool is_pipeline = std::holds_alternative<program::Pipeline>(step);
+    if (role_ == Role::kProducer) return !is_pipeline;
+    const bool of_epilogue = nest != nullptr && nest->binding == program::Binding::kEpilogueWarp;
+    // Inside of its nests a role has all steps.
+    if (nest == nullptr && !is_pipeline) return false;
+    return of_epilogue != (role_ == Role::kEpilogue);
   }
 
   void steps(const program::Steps& body) {
     for (const program::StepId id : body) {
       if (is_of_others(program_.steps[id])) continue;
-      std::visit(overloaded{[&](const program::Nest& nest) { lower(nest); },
-                            [&](const program::Pipeline& pipeline) {
-                              if (role_ == Role::kProducer) {
-                                produce(pipeline);
-                              } else if (role_ == Role::kConsumer) {
-                                consume(pipeline);
-                              } else {
-                                lower(pipeline);
-                              }
-                            },
-                            [&](const program::Copy&) {
-                              SINTER_CHECK(false, "a copy outside of a pipeline");
-                            },
-                            [&](const program::Contract& contract) {
-                              if (contract.unit == program::Unit::kLane) {
-                                LaneProduct(scope_, contract).add(stage_, begin_);
-                              } else if (role_ == Role::kConsumer) {
-                                GroupProduct(scope_, contract).start(stage_);
-                              } else {
-                                FragmentProduct(scope_, contract).add(stage_);
-                              }
-                            },
-                            [&](const program::Region& region) {
-                              if (region.holds_rows) {
-                                RowRegion(scope_, tiles_, region).evaluate();
-                              } else {
-                                FragmentRegion(scope_, list_, tiles_, region).evaluate();
-                              }
-                            }},
-                 program_.steps[id]);
+      std::visit(
+          overloaded{
+              [&](const program::Nest& nest) { lower(nest); },
+              [&](const program::Pipeline& pipeline) {
+                if (role_ == Role::kProducer) {
+                  produce(pipeline);
+                } else if (role_ == Role::kConsumer) {
+                  consume(pipeline);
+                } else {
+                  lower(pipeline);
+                }
+              },
+              [&](const program::Copy&) { SINTER_CHECK(false, "a copy outside of a pipeline"); },
+              [&](const program::Contract& contract) {
+                if (contract.unit == program::Unit::kLane) {
+                  LaneProduct(scope_, contract).add(stage_, begin_);
+                } else if (role_ == Role::kConsumer) {
+                  GroupProduct(scope_, contract).start(stage_);
+                } else {
+                  FragmentProduct(scope_, contract).add(stage_);
+                }
+              },
+              [&](const program::Handover& handover) { FragmentHandover(scope_, handover).put(); },
+              [&](const program::Region& region) {
+                if (role_ == Role::kEpilogue) {
+                  HandedRows(scope_, tiles_, epilogue_loop_, region).evaluate();
+                } else if (region.holds_rows) {
+                  RowRegion(scope_, tiles_, region).evaluate();
+                } else {
+                  FragmentRegion(scope_, list_, tiles_, region).evaluate();
+                }
+              }},
+          program_.steps[id]);
     }
   }
 
   // ---- Loops
 
   void lower(const program::Nest& nest) {
+    if (nest.binding == program::Binding::kEpilogueWarp) {
+      epilogue_loop_ = nest.loops.front();
+      steps(nest.body);
+      return;
+    }
     if (nest.binding != program::Binding::kBlock) {
       enter_parts(nest);
       steps(nest.body);
@@ -262,7 +328,9 @@ class ProgramLowering {
     enter_blocks(nest, tile);
     if (role_ != Role::kProducer) {
       enter_lanes();
-      for (const TileId id : program_.tiles.ids()) declare_fragment(id);
+      if (role_ != Role::kEpilogue) {
+        for (const TileId id : program_.tiles.ids()) declare_fragment(id);
+      }
     }
     steps(nest.body);
   }
@@ -517,8 +585,9 @@ class ProgramLowering {
   Role role_ = Role::kAll;
   std::vector<TensorCopies> tensor_copies_;
   kir::MbarrierId full_, empty_;
-  int64_t steps_ = 0;   ///< Items of a tile.
-  int64_t stages_ = 1;  ///< Of the pipeline.
+  int64_t steps_ = 0;            ///< Items of a tile.
+  int64_t stages_ = 1;           ///< Of the pipeline.
+  program::Loop epilogue_loop_;  ///< Over the rows of a tile that was handed over.
   // Where parts of a block work on tiles of their own:
   int64_t at_once_ = 1;
   kir::MbarrierId turn_;  ///< One for each part.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "codegen/kernel/kernel_builder.h"
@@ -14,6 +15,24 @@ namespace sinter {
 inline int64_t elements_of(const program::Tile& tile) {
   return tile.rows.extent * tile.columns.extent;
 }
+
+struct ProgramScope;
+
+/// The pipeline by which warp groups hand tiles over to the warps of the epilogue. It has two
+/// mbarriers for each stage of the tile and each part of it, `full` and `empty`.
+struct HandedTile {
+  kir::MbarrierId full, empty;
+  int64_t stages = 1;
+  int64_t parts = 1;
+  kir::VarId stage, parity;  ///< Of the role's current tile.
+
+  /// The stage of the current tile, i32.
+  [[nodiscard]] kir::ExprId current(const ProgramScope& scope) const;
+  /// Number of the mbarriers of a part (i32) of the current tile.
+  [[nodiscard]] kir::ExprId barrier(const ProgramScope& scope, kir::ExprId part) const;
+  /// Goes on to the next tile.
+  void advance(const ProgramScope& scope) const;
+};
 
 /// What the steps of a program refer to while it is lowered.
 struct ProgramScope {
@@ -32,6 +51,7 @@ struct ProgramScope {
   std::map<program::TileId, kir::VarId> fragments{};
   /// In a cluster: how often its blocks have exchanged what they know of rows, i32.
   kir::VarId exchange{};
+  std::optional<HandedTile> handed{};
   kir::ExprId thread{};  ///< Number of the thread in its block, i32.
   kir::ExprId lane{};    ///< Number of the thread in its warp, i32.
 
@@ -82,6 +102,39 @@ inline int64_t chunk_elements(const program::Tile& tile) {
 }
 inline program::SharedLayout layout_of(const program::Tile& tile) {
   return {.chunks = tile.in_order ? 1 : tile.line_columns() / chunk_elements(tile)};
+}
+
+inline kir::ExprId HandedTile::current(const ProgramScope& scope) const {
+  return stages == 1 ? scope.i32(0) : scope.builder.ref(stage);
+}
+
+inline kir::ExprId HandedTile::barrier(const ProgramScope& scope, kir::ExprId part) const {
+  return scope.builder.add(scope.builder.mul(current(scope), scope.i32(parts)), part);
+}
+
+inline void HandedTile::advance(const ProgramScope& scope) const {
+  kir::KernelBuilder& builder = scope.builder;
+  const kir::ExprId other = builder.sub(scope.i32(1), builder.ref(parity));
+  if (stages == 1) {
+    builder.assign(parity, other);
+    return;
+  }
+  const kir::ExprId next = builder.add(builder.ref(stage), scope.i32(1));
+  builder.assign(stage, builder.select(builder.equal(next, scope.i32(stages)), scope.i32(0), next));
+  builder.when(builder.equal(builder.ref(stage), scope.i32(0)),
+               [&] { builder.assign(parity, other); });
+}
+
+/// Number of an element of a tile that is handed over, at a row and column (i32).
+inline kir::ExprId handed_element(const ProgramScope& scope, const program::Tile& tile,
+                                  kir::ExprId row, kir::ExprId column) {
+  kir::KernelBuilder& builder = scope.builder;
+  const int64_t of_chunk = chunk_elements(tile);
+  const kir::ExprId chunk =
+      scope.swizzled(layout_of(tile), row, builder.div(column, scope.i32(of_chunk)));
+  const kir::ExprId place =
+      builder.add(builder.mul(chunk, scope.i32(of_chunk)), scope.remainder(column, of_chunk));
+  return scope.shared_element(tile, scope.handed->current(scope), row, place);
 }
 
 }  // namespace sinter

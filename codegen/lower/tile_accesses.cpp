@@ -149,8 +149,8 @@ std::optional<ValueId> TileLowering::stored_operand(size_t index) const {
   const ValueId output = facts_.fusion.outputs[index];
   const DType type = facts_.fusion.values[output].type;
   const Op& op = facts_.fusion.def_of(output);
-  if (facts_.is_read(output) || !std::holds_alternative<CastOp>(op.kind) ||
-      compute_type(type) == type) {
+  if (facts_.is_read(output) || sources_.contains(output) ||
+      !std::holds_alternative<CastOp>(op.kind) || compute_type(type) == type) {
     return std::nullopt;
   }
   return op.operands[0];

@@ -62,6 +62,7 @@ Json to_json(const Schedule& schedule) {
           {"pipeline_stages", schedule.pipeline_stages()},
           {"rows_per_iteration", schedule.rows_per_iteration()},
           {"consumer_registers", schedule.consumer_registers()},
+          {"epilogue_warps", schedule.epilogue_warps()},
           {"prefetch_rows", schedule.prefetch_rows()},
           {"accumulators", text_of(schedule.accumulators())},
           {"rows_per_tile", schedule.rows_per_tile()},

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "fusion_ir/integers.h"
+#include "fusion_ir/reduction_traits.h"
 #include "scheduler/analysis/cuda_units.h"
 #include "scheduler/analysis/stages.h"
 #include "scheduler/budgets/budget.h"
@@ -80,6 +81,29 @@ constexpr double kTurnedStepClocks = 780.0;
 /// Time of what follows from the products of a tile where others multiply meanwhile, as a multiple
 /// of its time alone: both take shared memory, and fewer warps hide less.
 constexpr double kBesideProducts = 1.2;
+// Those of rows that are evaluated beside the products were chosen by hand so that 16 kernels of
+// benchmarks/results/h200_2026-11-28_epilogue_warps.json are predicted within 10 %, but for one.
+
+/// Clocks of a warp of the epilogue for an iteration beside its elements: it waits for the tile and
+/// for shared memory.
+constexpr double kEpilogueIterationClocks = 1100.0;
+/// Clocks of such a warp for an instruction: seven of them share four schedulers with the warp
+/// groups that multiply.
+constexpr double kEpilogueInstructionClocks = 1.5;
+/// The same for a special function, beside its instructions.
+constexpr double kEpilogueFunctionClocks = 3.5;
+/// Clocks of a step in which lanes, or blocks of a cluster, combine two sums of a row.
+constexpr double kEpilogueStepClocks = 45.0;
+/// Clocks in which such a warp waits for what other blocks of the cluster know of its rows.
+constexpr double kEpilogueExchangeClocks = 700.0;
+/// Clocks in which such a warp waits for another input of its rows.
+constexpr double kEpilogueReadClocks = 1000.0;
+/// Time of products by instructions of half the columns, which read the left operand twice from
+/// shared memory, as a multiple of that by the widest ones.
+constexpr double kNarrowInstructions = 1.06;
+/// Clocks between the last product of a tile and the first of the next one, in which warp groups
+/// hand the tile over.
+constexpr double kHandoverClocks = 1600.0;
 /// Bytes per clock that tensor copies bring from L2 to an SM. (2048, 2048, 2048) by tiles of
 /// 64 x 256 takes 28.5 us, where nothing else limits.
 constexpr double kTensorCopyBytes = 61.0;
@@ -135,6 +159,21 @@ constexpr std::array kGroupTiles = {
     BlockTile{128, 128, 8, 1}, BlockTile{128, 64, 8, 1},  BlockTile{64, 256, 4, 2},
     BlockTile{64, 128, 4, 2},  BlockTile{64, 64, 4, 2},
 };
+/// Rows that a lane of an epilogue evaluates together; more where the blocks of a cluster exchange
+/// what they know of them, so that fewer exchanges are waited for.
+constexpr int64_t kEpilogueRows = 1;
+constexpr int64_t kEpilogueRowsOfCluster = 1;
+/// Lanes that have a row of an epilogue, where it is long enough.
+constexpr int64_t kEpilogueLanes = program::kLineBytes / program::kChunkBytes;
+/// Most registers of a lane of an epilogue for inputs that all rows share: 16 leave enough for the
+/// rest without spills (ptxas 13.0, MatmulNvrtc.ProductsOfWarpGroupsDoNotSpill).
+constexpr int64_t kMostCommonWords = 16;
+/// Registers of a lane of an epilogue beside its part of a row: addresses, sums and what it
+/// evaluates of a chunk. Source: reports of ptxas 13.0 for the kernels of
+/// MatmulNvrtc.ProductsOfWarpGroupsDoNotSpill, which have 32 words of a row at most.
+constexpr int64_t kEpilogueRegisters = 40;
+/// Most warps of an epilogue: those beside the producer's in two warp groups.
+constexpr int64_t kMostEpilogueWarps = 7;
 /// Most stages that they are offered. With more, no SM has more bytes on their way than memory
 /// needs.
 constexpr int64_t kMostGroupStages = 8;
@@ -178,6 +217,23 @@ bool has_matrix_instruction(DType type, ContractPrecision precision) {
 
 /// True for schedules of a producer and warp groups.
 bool has_producer(const MatmulParameters& own) { return own.consumer_registers > 0; }
+
+/// What warp groups hand over to the warps of an epilogue: the contraction's value, or its cast to
+/// a narrower type that is evaluated in the contraction's, where nothing else reads it.
+ValueId handed_value(const SegmentFacts& facts) {
+  const ValueId value = facts.space.contraction->value;
+  const DType type = facts.fusion.values[value].type;
+  ValueId only;
+  for (const Op& op : facts.fusion.ops) {
+    if (std::ranges::find(op.operands, value) == op.operands.end()) continue;
+    if (only.valid() || !std::holds_alternative<CastOp>(op.kind)) return value;
+    only = op.results.front();
+  }
+  if (!only.valid() || std::ranges::find(facts.fusion.outputs, value) != facts.fusion.outputs.end())
+    return value;
+  const DType narrow = facts.fusion.values[only].type;
+  return bytes_of(narrow) < bytes_of(type) && compute_type(narrow) == type ? only : value;
+}
 
 /// True for outputs that have an element for each row: no two blocks store the same one.
 bool covers_rows(const SegmentFacts& facts, size_t output) {
@@ -234,6 +290,30 @@ bool has_f8(const SegmentFacts& facts) {
          is_f8(facts.fusion.values[contraction.columns.value].type);
 }
 
+/// Checks what schedules need whose rows are evaluated beside the products.
+std::optional<Rejection> check_epilogue(const SegmentFacts& facts, const Schedule& schedule) {
+  const auto& own = std::get<MatmulParameters>(schedule.parameters);
+  const auto broken = [&](std::string rule, int64_t value, int64_t limit, std::string unit,
+                          std::string remedy) {
+    return rejected(schedule, std::move(rule), value, limit, std::move(unit), std::move(remedy));
+  };
+  if (!facts.has_reduction())
+    return broken("warps of an epilogue evaluate rows that are reduced", own.epilogue_warps, 0,
+                  "warps", "use epilogue_warps 0");
+  if (own.epilogue_warps < 1 || own.epilogue_warps > kMostEpilogueWarps)
+    return broken("the warps of an epilogue are those beside the producer's in two warp groups",
+                  own.epilogue_warps, kMostEpilogueWarps, "warps", "use 1 to 7 epilogue_warps");
+  if (schedule.rows_per_block != 1)
+    return broken("warp groups that take turns evaluate their own tiles", schedule.rows_per_block,
+                  1, "tiles", "use rows_per_block 1, or epilogue_warps 0");
+  const int64_t chunk =
+      program::kChunkBytes / bytes_of(facts.fusion.values[handed_value(facts)].type);
+  if (facts.space.columns % (chunk * own.cluster_size) != 0)
+    return broken("lanes take whole chunks of a row", facts.space.columns, chunk * own.cluster_size,
+                  "columns", "use epilogue_warps 0");
+  return std::nullopt;
+}
+
 /// Checks what schedules of a producer and warp groups need besides.
 std::optional<Rejection> check_groups(const SegmentFacts& facts, const Schedule& schedule,
                                       const DeviceLimits& limits) {
@@ -245,16 +325,21 @@ std::optional<Rejection> check_groups(const SegmentFacts& facts, const Schedule&
   if (!limits.has_wgmma || !limits.has_setmaxnreg || !limits.has_bulk_copy)
     return broken("the device has no matrix instructions of warp groups", limits.compute_major, 9,
                   "compute capability", "use consumer_registers 0 and persistent_blocks 0");
+  if (own.epilogue_warps != 0) {
+    if (auto rejection = check_epilogue(facts, schedule)) return rejection;
+  }
   const int64_t threads = schedule.threads_per_block();
   constexpr int64_t kWarpsOfGroup = kWarpGroup / kWarp;
   if (schedule.threads_per_row % kWarpGroup != 0 || own.row_warps % kWarpsOfGroup != 0)
     return broken("a warp group has four warps, which share its rows", own.row_warps, kWarpsOfGroup,
                   "warps", "use a multiple of 128 threads, and of 4 row_warps");
-  if (threads + kProducerThreads > limits.threads_per_block)
+  if (threads + producer_registers(own).threads > limits.threads_per_block)
     return broken("a block has no threads left for the producer", threads,
-                  limits.threads_per_block - kProducerThreads, "threads", "use fewer threads");
-  const int64_t most = raised_register_cap(limits, threads, kProducerThreads,
-                                           kMatmulProducerRegisters, schedule.min_blocks_per_sm);
+                  limits.threads_per_block - producer_registers(own).threads, "threads",
+                  "use fewer threads");
+  const int64_t most =
+      raised_register_cap(limits, threads, producer_registers(own).threads,
+                          producer_registers(own).kept, schedule.min_blocks_per_sm);
   if (own.consumer_registers % kPassedRegisters != 0 || own.consumer_registers > most ||
       own.consumer_registers < kMatmulProducerRegisters) {
     Rejection rejection = broken("warp groups ask for more registers than the producer leaves",
@@ -408,6 +493,12 @@ std::optional<Rejection> check_device(const SegmentFacts& facts, const DeviceLim
 
 }  // namespace
 
+GroupRegisters producer_registers(const MatmulParameters& own) {
+  if (own.epilogue_warps == 0) return {kProducerThreads, kMatmulProducerRegisters};
+  const int64_t threads = rounded_up((1 + own.epilogue_warps) * kWarp, kWarpGroup);
+  return {threads, threads == kWarpGroup ? kMatmulEpilogueRegisters : kMatmulWideEpilogueRegisters};
+}
+
 std::optional<Rejection> refuse_matmul(const SegmentFacts& facts) {
   if (!facts.space.contraction) {
     return refused("the segment contracts nothing", 0, 1, "contractions", {},
@@ -473,9 +564,46 @@ std::vector<ValueId> kept_values(const SegmentFacts& facts) {
   }
   return out;
 }
+/// The same of warps of an epilogue, as far as their registers hold it; they also have what was
+/// handed over, from which all else is computed again. And inputs that are the same in all rows,
+/// such as weights, which a lane then loads once for a tile.
+std::vector<ValueId> kept_of_epilogue(const SegmentFacts& facts, const MatmulParameters& own) {
+  const ValueId handed = handed_value(facts);
+  const int64_t columns = std::min(own.tile_columns, facts.space.columns / own.cluster_size);
+  const auto words_of = [&](ValueId value) {
+    return register_words(divided_up(columns, kEpilogueLanes),
+                          bytes_of(facts.fusion.values[value].type));
+  };
+  int64_t words = producer_registers(own).kept - kEpilogueRegisters - words_of(handed);
+  std::vector<ValueId> out;
+  const auto keep = [&](ValueId value, int64_t most) {
+    if (words_of(value) > std::min(words, most)) return false;
+    words -= words_of(value);
+    out.push_back(value);
+    return true;
+  };
+  for (const ValueId value : kept_values(facts)) {
+    if (value != handed) keep(value, words);
+  }
+  int64_t common = kMostCommonWords;
+  for (const TensorAccess& access : facts.space.inputs) {
+    const Dependence& dependence = facts.space.dependence[access.value];
+    if (dependence.columns && !dependence.rows && keep(access.value, common))
+      common -= words_of(access.value);
+  }
+  return out;
+}
 StageList stages_with(const SegmentFacts& facts) {
   std::vector<KeptValue> kept;
   for (const ValueId value : kept_values(facts)) kept.push_back({value, Residency::kRegister});
+  return distribute(facts, kept);
+}
+
+/// The stages of rows whose elements are evaluated again from what was handed over.
+StageList stages_of_epilogue(const SegmentFacts& facts, const MatmulParameters& own) {
+  std::vector<KeptValue> kept;
+  for (const ValueId value : kept_of_epilogue(facts, own))
+    kept.push_back({value, Residency::kRegister});
   return distribute(facts, kept);
 }
 
@@ -505,9 +633,10 @@ class ProgramBuilder {
     out_.name = facts_.fusion.name;
     out_.threads = schedule_.threads_per_block();
     if (has_producer(own_)) {
-      out_.producer = {.threads = kProducerThreads,
-                       .registers = kMatmulProducerRegisters,
-                       .consumer_registers = own_.consumer_registers};
+      out_.producer = {.threads = producer_registers(own_).threads,
+                       .registers = producer_registers(own_).kept,
+                       .consumer_registers = own_.consumer_registers,
+                       .epilogue_warps = own_.epilogue_warps};
     }
     add_axes();
     const program::Span rows{.axis = m_, .extent = own_.tile_rows};
@@ -523,7 +652,8 @@ class ProgramBuilder {
          .type = facts_.fusion.values[contraction_.value].type,
          .place = out_.producer ? program::Place::kGroupFragment : program::Place::kFragment,
          .rows = part_rows_,
-         .columns = part_columns_});
+         .columns = part_columns_,
+         .line = instruction_columns()});
     const program::StepId contract =
         in_parts(program::Contract{.fn = contract_op(facts_).fn,
                                    .unit = unit_of(facts_),
@@ -536,13 +666,17 @@ class ProgramBuilder {
                                                .stages = own_.pipeline_stages,
                                                .copies = std::move(copies_),
                                                .body = {contract}});
-    const program::StepId region = in_parts(program::Region{.tile = sum,
-                                                            .value = contraction_.value,
-                                                            .width = schedule_.vector_width,
-                                                            .holds_rows = facts_.has_reduction(),
-                                                            .kept = kept_values(facts_),
-                                                            .exchange_bytes = 0,
-                                                            .staged = staging()});
+    program::Steps body = {pipeline};
+    const program::StepId region =
+        own_.epilogue_warps > 0 ? epilogue(sum, body)
+                                : in_parts(program::Region{.tile = sum,
+                                                           .value = contraction_.value,
+                                                           .width = schedule_.vector_width,
+                                                           .holds_rows = facts_.has_reduction(),
+                                                           .kept = kept_values(facts_),
+                                                           .exchange_bytes = 0,
+                                                           .staged = staging()});
+    body.push_back(region);
     const program::StepId blocks =
         out_.steps.push_back(program::Nest{.binding = program::Binding::kBlock,
                                            .loops = loops_of_blocks(),
@@ -550,8 +684,13 @@ class ProgramBuilder {
                                            .persistent_blocks = schedule_.persistent_blocks,
                                            .at_once = schedule_.rows_per_block,
                                            .cluster = own_.cluster_size,
-                                           .body = {pipeline, region}});
+                                           .body = std::move(body)});
     out_.body.push_back(blocks);
+    if (own_.epilogue_warps > 0) {
+      const int64_t together = own_.cluster_size > 1 ? kEpilogueRowsOfCluster : kEpilogueRows;
+      std::get<program::Nest>(out_.steps[region]).loops.front().step =
+          together * kWarp / program::epilogue_lanes(out_);
+    }
     if (own_.cluster_size > 1) {
       // Iterations of the blocks alternate between two copies.
       constexpr int64_t kCopies = 2;
@@ -566,6 +705,39 @@ class ProgramBuilder {
   }
 
  private:
+  /// Columns of an instruction of a warp group; 0: all of its part. Beside the warps of a wide
+  /// epilogue the launch leaves too few registers for the widest instruction.
+  [[nodiscard]] int64_t instruction_columns() const {
+    constexpr int64_t kMostBesideEpilogue = 128;
+    const bool is_wide = out_.producer && out_.producer->threads > kWarpGroup;
+    return is_wide && part_columns_.extent > kMostBesideEpilogue ? kMostBesideEpilogue : 0;
+  }
+
+  /// Hands the sums over, and evaluates the rows in warps of their own.
+  program::StepId epilogue(program::TileId sum, program::Steps& body) {
+    const ValueId value = handed_value(facts_);
+    const DType type = facts_.fusion.values[value].type;
+    const program::TileId handed =
+        out_.tiles.push_back({.name = "handed",
+                              .type = type,
+                              .place = program::Place::kShared,
+                              .rows = {.axis = m_, .extent = own_.tile_rows},
+                              .columns = {.axis = n_, .extent = own_.tile_columns}});
+    body.push_back(in_parts(program::Handover{.fragment = sum, .tile = handed, .value = value}));
+    const program::StepId region =
+        out_.steps.push_back(program::Region{.tile = handed,
+                                             .value = value,
+                                             .width = program::kChunkBytes / bytes_of(type),
+                                             .holds_rows = true,
+                                             .kept = kept_of_epilogue(facts_, own_),
+                                             .exchange_bytes = 0,
+                                             .staged = {}});
+    return out_.steps.push_back(
+        program::Nest{.binding = program::Binding::kEpilogueWarp,
+                      .loops = {{.axis = m_, .step = 1}, {.axis = n_, .step = own_.tile_columns}},
+                      .body = {region}});
+  }
+
   void add_axes() {
     const size_t batches = contraction_.batch_dimensions;
     const size_t rows = facts_.space.row_dimensions;
@@ -725,6 +897,22 @@ int64_t instruction_registers(const program::Program& program) {
   return most + kOthers;
 }
 
+/// 32-bit registers of a lane of an epilogue that hold its part of a row: what it loads of the
+/// tile, and what it keeps.
+int64_t epilogue_words(const SegmentFacts& facts, const program::Program& program) {
+  const Schedule of_rows = program::row_schedule(program);
+  const int64_t elements = program::rows_together(program) * elements_per_thread(facts, of_rows);
+  int64_t words = 0;
+  for (const program::Step& step : program.steps) {
+    const auto* region = std::get_if<program::Region>(&step);
+    if (region == nullptr) continue;
+    words += register_words(elements, bytes_of(facts.fusion.values[region->value].type));
+    for (const ValueId value : region->kept)
+      words += register_words(elements, bytes_of(facts.fusion.values[value].type));
+  }
+  return words;
+}
+
 /// `stage` is what its stages do, all_of() them.
 tl::expected<ResourceEstimate, Rejection> estimate_program(const SegmentFacts& facts,
                                                            const Schedule& schedule,
@@ -757,6 +945,16 @@ tl::expected<ResourceEstimate, Rejection> estimate_program(const SegmentFacts& f
           rejected(schedule, "the launch leaves fewer registers than a matrix instruction takes",
                    launched, least, "registers", "use narrower tiles, or promise fewer blocks"),
           facts, schedule));
+    }
+    if (program::handover_of(program) != nullptr) {
+      const int64_t words = epilogue_words(facts, program) + kEpilogueRegisters;
+      if (words > program.producer->registers) {
+        return tl::make_unexpected(with_tensor(
+            rejected(schedule, "a lane of an epilogue keeps more of a row than its registers hold",
+                     words, program.producer->registers, "registers",
+                     "use more blocks of a cluster, or epilogue_warps 0"),
+            facts, schedule));
+      }
     }
     estimate.registers = std::min(needed, launched);
     complete(estimate, limits, schedule.min_blocks_per_sm, program::cluster_size(program));
@@ -826,6 +1024,49 @@ struct ProductTimes {
   double evaluate_us;  ///< Of what follows from the products of one tile, stores included.
 };
 
+/// Time of the warps of an epilogue for a tile. Its stages exchange what they reduce.
+double epilogue_time(const SegmentFacts& facts, const program::Program& program,
+                     const StageList& list, const DeviceLimits& limits) {
+  const Schedule of_rows = program::row_schedule(program);
+  const program::Handover& handover = *program::handover_of(program);
+  const auto together = program::rows_together(program);
+  const int64_t rows = together * kWarp / of_rows.threads_per_row;
+  const int64_t iterations = program.tiles[handover.tile].rows.extent / rows;
+  const auto rounds = static_cast<double>(divided_up(iterations, program.producer->epilogue_warps));
+  const auto elements = static_cast<double>(together * elements_per_thread(facts, of_rows));
+  double clocks = kEpilogueIterationClocks;
+  for (const Stage& stage : list.stages) {
+    clocks += elements * (kEpilogueInstructionClocks * stage.issue_slots +
+                          kEpilogueFunctionClocks * stage.special_functions);
+    const int64_t threads = of_rows.threads_per_row * of_rows.cluster_size();
+    for (const OpId id : stage.reductions) {
+      clocks += kEpilogueStepClocks * std::log2(static_cast<double>(threads)) *
+                traits_of(facts.fusion.ops[id].kind).exchange_latency;
+    }
+    if (!stage.reductions.empty() && of_rows.cluster_size() > 1) clocks += kEpilogueExchangeClocks;
+    const bool reads_rows = std::ranges::any_of(
+        stage.loads, [&](ValueId value) { return facts.space.dependence[value].rows; });
+    if (reads_rows) clocks += kEpilogueReadClocks;
+  }
+  // Elements that are not adjacent along a row are loaded and stored one by one, which touches a
+  // line for each lane of a row.
+  const auto of_tile = static_cast<double>(program.tiles[handover.tile].rows.extent *
+                                           columns_per_block(facts, of_rows));
+  const auto lanes = static_cast<double>(of_rows.threads_per_row);
+  double lines = 0.0;
+  const auto add = [&](const TensorAccess& access) {
+    if (access_kind(facts, access, of_rows) == AccessKind::kElement)
+      lines += of_tile / static_cast<double>(kWarp) * lanes;
+  };
+  for (const TensorAccess& access : facts.space.inputs) {
+    if (facts.is_full(access.value)) add(access);
+  }
+  for (size_t i = 0; i < facts.space.outputs.size(); ++i) {
+    if (covers_all(facts, i)) add(facts.space.outputs[i]);
+  }
+  return (rounds * clocks + lines / kStoreLinesPerClock) / limits.clock_mhz;
+}
+
 /// Time of an SM for the products of warp groups and what follows from them. The producer loads in
 /// the meantime.
 double products_time(const ProductTimes& times, const program::Program& program,
@@ -833,6 +1074,12 @@ double products_time(const ProductTimes& times, const program::Program& program,
   const double clocks_per_us = limits.clock_mhz;
   const int64_t at_once = program::tiles_at_once(program);
   const double evaluate_us = times.evaluate_us;
+  if (own.epilogue_warps > 0) {
+    // Rows are evaluated while the next tile is multiplied, those of the last tile after it.
+    const double tile_us =
+        kNarrowInstructions * times.matrix_us / times.of_sm + kHandoverClocks / clocks_per_us;
+    return times.of_sm * std::max(tile_us, evaluate_us) + evaluate_us;
+  }
   const double turn_us = kTurnClocks / clocks_per_us;
   const double exchange_us = own.cluster_size > 1 ? kExchangeClocks / clocks_per_us : 0.0;
   if (at_once == 1) return times.matrix_us + times.of_sm * (evaluate_us + turn_us + exchange_us);
@@ -921,7 +1168,9 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
         {.of_sm = of_sm,
          .steps = steps,
          .matrix_us = out.matrix_us,
-         .evaluate_us = stores_us + tile * evaluation_clocks(facts, stage) / clocks_per_us},
+         .evaluate_us = own.epilogue_warps > 0
+                            ? epilogue_time(facts, program, stages_of_epilogue(facts, own), limits)
+                            : stores_us + tile * evaluation_clocks(facts, stage) / clocks_per_us},
         program, own, limits);
     out.block_latency_us = 2.0 * constants.memory_wait_ns / 1000.0;
     out.exposed_us = out.block_latency_us + std::max(0.0, products_us - bound_us);
@@ -1011,11 +1260,18 @@ class Proposer {
   void offer_groups() {
     for (const BlockTile& shape : kGroupTiles) {
       if (shape.tile_rows > 64 && is_wasteful(shape)) continue;
-      for (const int64_t cluster : cluster_sizes(shape)) offer_group(shape, cluster, 1);
+      for (const int64_t cluster : cluster_sizes(shape)) {
+        offer_group(shape, cluster, 1, 0);
+        if (!facts_.has_reduction()) continue;
+        offer_group(shape, cluster, 1, kMostEpilogueWarps);
+        // Where one block reads all of its rows from memory, shorter stages leave more on its way.
+        if (cluster == 1)
+          offer_group(shape, cluster, 1, kMostEpilogueWarps, program::kLineBytes / 2);
+      }
     }
     for (const BlockTile& shape : kTilesInTurns) {
       if (shape.tile_rows > 64 && is_wasteful(shape)) continue;
-      for (const int64_t cluster : cluster_sizes(shape)) offer_group(shape, cluster, 2);
+      for (const int64_t cluster : cluster_sizes(shape)) offer_group(shape, cluster, 2, 0);
     }
   }
 
@@ -1028,14 +1284,16 @@ class Proposer {
     return {least, 2 * least};
   }
 
-  void offer_group(const BlockTile& shape, int64_t cluster, int64_t at_once) {
-    Schedule schedule = schedule_of(shape, program::kLineBytes, 2);
+  void offer_group(const BlockTile& shape, int64_t cluster, int64_t at_once, int64_t epilogue_warps,
+                   int64_t depth_bytes = program::kLineBytes) {
+    Schedule schedule = schedule_of(shape, depth_bytes, 2);
     auto& own = std::get<MatmulParameters>(schedule.parameters);
     own.cluster_size = cluster;
+    own.epilogue_warps = epilogue_warps;
     schedule.rows_per_block = at_once;
     own.consumer_registers =
-        raised_register_cap(limits_, schedule.threads_per_block(), kProducerThreads,
-                            kMatmulProducerRegisters, schedule.min_blocks_per_sm);
+        raised_register_cap(limits_, schedule.threads_per_block(), producer_registers(own).threads,
+                            producer_registers(own).kept, schedule.min_blocks_per_sm);
     schedule.persistent_blocks =
         cluster == 1 ? limits_.sm_count : cluster_capacity(limits_, cluster, 1);
     if (schedule.persistent_blocks == 0) return;

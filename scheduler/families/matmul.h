@@ -35,6 +35,17 @@ inline constexpr int64_t kMostMatmulColumns = 256;
 /// Registers per thread that the producer keeps. Its addresses and coordinates do not fit the
 /// fewest that setmaxnreg can leave, 24; it leaves 232 to each of 256 threads.
 constexpr int64_t kMatmulProducerRegisters = 40;
+/// The same where the other warps of its warp group evaluate rows, or also those of a second one.
+/// They leave 184 or 168 to each of 256 threads, which only multiply and hand their sums over.
+constexpr int64_t kMatmulEpilogueRegisters = 136;
+constexpr int64_t kMatmulWideEpilogueRegisters = 88;
+
+/// The warp groups that do not multiply: their threads, and the registers that each of them keeps.
+struct GroupRegisters {
+  int64_t threads = 0;
+  int64_t kept = 0;
+};
+GroupRegisters producer_registers(const MatmulParameters& own);
 
 /// Why no schedule of the family can run a segment on any device.
 std::optional<Rejection> refuse_matmul(const SegmentFacts& facts);

@@ -198,8 +198,13 @@ class Draw {
     constexpr int64_t kLeastDepth = 16;
     own.tile_depth = kLeastDepth * power_of_two(8);
     out.threads_per_row = kWarpGroup * row_groups * column_groups;
-    own.consumer_registers = raised_register_cap(limits_, out.threads_per_block(), kProducerThreads,
-                                                 kMatmulProducerRegisters, out.min_blocks_per_sm);
+    // Warps of an epilogue take the rows of tiles that warp groups share.
+    constexpr int64_t kMostEpilogueWarps = 7;
+    if (facts_.has_reduction() && out.rows_per_block == 1 && below(2) == 0)
+      own.epilogue_warps = 1 + below(kMostEpilogueWarps);
+    const GroupRegisters producer = producer_registers(own);
+    own.consumer_registers = raised_register_cap(limits_, out.threads_per_block(), producer.threads,
+                                                 producer.kept, out.min_blocks_per_sm);
     if (facts_.has_reduction()) own.cluster_size = cluster_size();
     const int64_t tiles =
         divided_up(facts_.space.rows, own.tile_rows) *

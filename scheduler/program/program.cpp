@@ -41,6 +41,8 @@ std::string_view text_of(Binding binding) {
       return "warp";
     case Binding::kWarpGroup:
       return "warp group";
+    case Binding::kEpilogueWarp:
+      return "epilogue warp";
   }
   unreachable();
 }
@@ -64,7 +66,7 @@ MatrixShape matrix_shape(const Program& program, const Contract& contract) {
   if (contract.unit == Unit::kLane) return {.m = 16, .n = 8, .k = kChunkBytes / element_bytes};
   const int64_t k = kBytesOfK / element_bytes;
   if (accumulator.place == Place::kGroupFragment)
-    return {.m = 64, .n = accumulator.columns.extent, .k = k};
+    return {.m = 64, .n = accumulator.line_columns(), .k = k};
   return {.m = 16, .n = 8, .k = k};
 }
 
@@ -78,8 +80,11 @@ class Printer {
     line(fmt::format("program {} threads {} {{", program_.name, program_.threads));
     ++depth_;
     if (const auto& producer = program_.producer) {
-      line(fmt::format("producer threads {} registers {} leaves {}", producer->threads,
-                       producer->registers, producer->consumer_registers));
+      line(fmt::format("producer threads {} registers {} leaves {}{}", producer->threads,
+                       producer->registers, producer->consumer_registers,
+                       producer->epilogue_warps > 0
+                           ? fmt::format(" epilogue warps {}", producer->epilogue_warps)
+                           : ""));
     }
     for (const Axis& axis : program_.axes)
       line(
@@ -146,6 +151,10 @@ class Printer {
                          ? ""
                          : fmt::format(" {}", sinter::text_of(contract.precision)),
                      name(contract.accumulator), name(contract.left), name(contract.right)));
+  }
+  void print(const Handover& handover) {
+    line(fmt::format("hand over {} of %{} in %{}", handover.value, name(handover.fragment),
+                     name(handover.tile)));
   }
   void print(const Region& region) {
     std::string staged;

@@ -76,7 +76,9 @@ struct Tile {
   Place place = Place::kShared;
   Span rows, columns;
   int64_t stages = 1;  ///< Copies of it, one for each stage of a pipeline or for each warp.
-  int64_t line = 0;    ///< Columns of a line; 0: a line is a whole row.
+  /// Columns of a line, or of an instruction whose accumulators a fragment of a warp group has; 0:
+  /// all of a row.
+  int64_t line = 0;
   /// The chunks lie in order, for tiles of which the lanes read one row at a time.
   bool in_order = false;
   [[nodiscard]] int64_t line_columns() const { return line == 0 ? columns.extent : line; }
@@ -84,9 +86,10 @@ struct Tile {
 };
 
 enum class Binding : uint8_t {
-  kBlock,      ///< Blocks of the grid.
-  kWarp,       ///< One iteration for each warp of a block.
-  kWarpGroup,  ///< One iteration for each warp group of a block, of four warps.
+  kBlock,         ///< Blocks of the grid.
+  kWarp,          ///< One iteration for each warp of a block.
+  kWarpGroup,     ///< One iteration for each warp group of a block, of four warps.
+  kEpilogueWarp,  ///< The warps of the epilogue take the iterations in turns.
 };
 std::string_view text_of(Binding binding);
 
@@ -165,6 +168,15 @@ struct Contract {
   friend bool operator==(const Contract&, const Contract&) = default;
 };
 
+/// Evaluates a value at each element of a fragment, which holds what it is computed from, and puts
+/// it into a tile in shared memory, for the warps of the epilogue. The value is the contraction's,
+/// or a cast of it to a type that is evaluated in the contraction's.
+struct Handover {
+  TileId fragment, tile;
+  ValueId value;
+  friend bool operator==(const Handover&, const Handover&) = default;
+};
+
 /// Where a warp collects rows of an output until it stores whole lines of memory. The lanes of a
 /// fragment hold only pairs of adjacent columns, of eight rows at a time.
 struct Staging {
@@ -174,13 +186,14 @@ struct Staging {
   friend bool operator==(const Staging&, const Staging&) = default;
 };
 
-/// Evaluates and stores the segment's outputs at each element of a fragment, which holds `value`.
+/// Evaluates and stores the segment's outputs at each element of a tile, which holds `value`: of a
+/// fragment, or of a tile in shared memory whose rows the warps of the epilogue have.
 struct Region {
   TileId tile;
   ValueId value;
   int64_t width = 1;  ///< Adjacent columns that one access loads or stores.
-  /// The fragments of a warp, or of a warp group, have all columns of the block or, in a cluster,
-  /// of its part of them, and the region reduces rows.
+  /// The tile has all columns of the block or, in a cluster, of its part of them, and the region
+  /// reduces rows.
   bool holds_rows = false;
   /// Values that the lanes keep for later reductions in place of the fragment.
   std::vector<ValueId> kept{};
@@ -190,14 +203,18 @@ struct Region {
   friend bool operator==(const Region&, const Region&) = default;
 };
 
-using Step = std::variant<Nest, Pipeline, Copy, Contract, Region>;
+using Step = std::variant<Nest, Pipeline, Copy, Contract, Handover, Region>;
 
-/// A warp group that only starts the copies of pipelines. The others wait for them. Registers per
-/// thread are passed from the one to the others when the kernel begins (setmaxnreg).
+/// Warp groups whose first warp only starts the copies of pipelines. The other warp groups wait
+/// for them. Registers per thread are passed from the one to the others when the kernel begins
+/// (setmaxnreg).
 struct Producer {
   int64_t threads = 128;
   int64_t registers = 0;           ///< That its threads keep.
   int64_t consumer_registers = 0;  ///< That the other threads have then.
+  /// The warps after the first, which evaluate tiles in shared memory while the other warp groups
+  /// multiply the next ones; 0: they do nothing.
+  int64_t epilogue_warps = 0;
   friend bool operator==(const Producer&, const Producer&) = default;
 };
 
@@ -221,7 +238,8 @@ struct MatrixShape {
   friend bool operator==(const MatrixShape&, const MatrixShape&) = default;
 };
 /// Of the instructions of a contraction. k elements are 32 bytes. An instruction of a warp has 16
-/// rows and 8 columns. One of a warp group has 64 rows and all columns of the tile.
+/// rows and 8 columns. One of a warp group has 64 rows and the columns of a line of the
+/// accumulator.
 MatrixShape matrix_shape(const Program& program, const Contract& contract);
 
 /// Columns that an instruction of a warp group can have, for all types of operands.

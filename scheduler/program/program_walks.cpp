@@ -142,6 +142,10 @@ class Checker {
               "use a multiple of cluster_size as persistent_blocks");
       return;
     }
+    if (nest.binding == Binding::kEpilogueWarp) {
+      check_epilogue(nest);
+      return;
+    }
     int64_t parts = 1;
     for (const Loop& loop : nest.loops) {
       const int64_t part = part_of_block(loop.axis);
@@ -156,6 +160,38 @@ class Checker {
     require(parts * threads == of_tile, "warps and parts of a tile differ in number",
             parts * threads, of_tile, "threads",
             fmt::format("use {} threads for each part", threads));
+  }
+
+  /// Every warp has rows of each part that is handed over.
+  void check_epilogue(const Nest& nest) {
+    const int64_t warps = program_.producer ? program_.producer->epilogue_warps : 0;
+    const int64_t most = program_.producer ? program_.producer->threads / kWarp - 1 : 0;
+    require(warps >= 1 && warps <= most,
+            "the warps of the epilogue are those beside the producer's", warps, most, "warps",
+            "use fewer epilogue_warps");
+    const Handover* handover = handover_of(program_);
+    require(handover != nullptr, "the warps of the epilogue evaluate what others hand over", 0, 1,
+            "tiles", "hand a tile over");
+    if (handover == nullptr) return;
+    const int64_t rows = program_.tiles[handover->fragment].rows.extent;
+    const Loop& loop = nest.loops.front();
+    require(loop.axis == program_.tiles[handover->tile].rows.axis && loop.step > 0 &&
+                rows % loop.step == 0 && rows / loop.step >= warps,
+            "a part that is handed over has rows for every warp of the epilogue",
+            loop.step > 0 ? rows / loop.step : 0, warps, "iterations", "use fewer epilogue_warps");
+  }
+
+  void check_step(const Handover& handover) {
+    const Tile& fragment = program_.tiles[handover.fragment];
+    const Tile& tile = program_.tiles[handover.tile];
+    require(program_.producer.has_value() && fragment.place == Place::kGroupFragment &&
+                tile.place == Place::kShared && tiles_at_once(program_) == 1,
+            "warp groups that share a tile hand it over in shared memory", tiles_at_once(program_),
+            1, "tiles at once", "use rows_per_block 1");
+    require(tile.rows.axis == fragment.rows.axis && tile.columns == fragment.columns &&
+                tile.rows.extent == part_of_block(tile.rows.axis),
+            "a tile that is handed over is not that of the block", tile.rows.extent,
+            part_of_block(tile.rows.axis), "rows", "use tiles of the block's size");
   }
 
   void check_step(const Pipeline& pipeline) {
@@ -210,7 +246,8 @@ class Checker {
             "a producer fills tiles for warp groups, and nothing else does", of_group ? 1 : 0, 1,
             "warp groups", "use a producer with products of warp groups");
     if (of_group) {
-      require(std::ranges::find(kGroupColumns, shape.n) != kGroupColumns.end(),
+      require(std::ranges::find(kGroupColumns, shape.n) != kGroupColumns.end() &&
+                  sum.columns.extent % shape.n == 0,
               "no matrix instruction of a warp group has so many columns", shape.n,
               kGroupColumns.back(), "columns", "use 32, 64, 128 or 256 columns for each group");
     } else {
@@ -246,16 +283,19 @@ class Checker {
   }
 
   void check_step(const Region& region) {
-    require(region.width == 1 || region.width == 2,
-            "a lane has pairs of adjacent columns of a fragment", region.width, 2, "elements",
-            "use vector_width 1 or 2");
     const Tile& fragment = program_.tiles[region.tile];
+    const bool is_handed = fragment.place == Place::kShared;
+    const int64_t chunk = kChunkBytes / bytes_of(fragment.type);
+    require(is_handed ? region.width == chunk : region.width == 1 || region.width == 2,
+            is_handed ? "a lane of the epilogue takes a chunk of a tile at once"
+                      : "a lane has pairs of adjacent columns of a fragment",
+            region.width, is_handed ? chunk : 2, "elements", "use vector_width 1 or 2");
     if (region.holds_rows) {
       // Tiles of several blocks have a row only where the blocks are a cluster.
       const int64_t of_cluster = divided_up(program_.axes[fragment.columns.axis].extent,
                                             std::max<int64_t>(cluster_size(program_), 1));
       const int64_t columns = std::max(part_of_block(fragment.columns.axis), of_cluster);
-      require(columns <= fragment.columns.extent && region.width == 2,
+      require(columns <= fragment.columns.extent && region.width >= 2,
               "a row that is reduced does not fit the fragment of a warp or warp group", columns,
               fragment.columns.extent, "columns",
               "use wider tiles of fewer warps along the columns, or another kernel for the rows");
@@ -340,7 +380,51 @@ int64_t cluster_size(const Program& program) {
   return nest == nullptr ? 1 : nest->cluster;
 }
 
-int64_t rows_together(const Program& program) { return cluster_size(program) > 1 ? 2 : 1; }
+const Handover* handover_of(const Program& program) {
+  for (const Step& step : program.steps) {
+    if (const auto* handover = std::get_if<Handover>(&step)) return handover;
+  }
+  return nullptr;
+}
+
+int64_t handed_parts(const Program& program) {
+  const Handover* handover = handover_of(program);
+  if (handover == nullptr) return 0;
+  return program.tiles[handover->tile].rows.extent / program.tiles[handover->fragment].rows.extent;
+}
+
+namespace {
+
+/// Rows that a warp of the epilogue takes in an iteration.
+int64_t epilogue_rows(const Program& program) {
+  for (const Step& step : program.steps) {
+    const auto* nest = std::get_if<Nest>(&step);
+    if (nest != nullptr && nest->binding == Binding::kEpilogueWarp) return nest->loops.front().step;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int64_t epilogue_lanes(const Program& program) {
+  const Handover* handover = handover_of(program);
+  if (handover == nullptr) return 0;
+  const Tile& tile = program.tiles[handover->tile];
+  const int64_t of_cluster = divided_up(program.axes[tile.columns.axis].extent,
+                                        std::max<int64_t>(cluster_size(program), 1));
+  const int64_t columns = std::min(tile.columns.extent, of_cluster);
+  const int64_t chunks = divided_up(columns * bytes_of(tile.type), kChunkBytes);
+  // Eight chunks are a line of the banks. Fewer lanes exchange less to reduce a row.
+  constexpr int64_t kLanesOfLine = kLineBytes / kChunkBytes;
+  return std::min<int64_t>(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(chunks))),
+                           kLanesOfLine);
+}
+
+int64_t rows_together(const Program& program) {
+  if (handover_of(program) != nullptr)
+    return epilogue_rows(program) * epilogue_lanes(program) / kWarp;
+  return cluster_size(program) > 1 ? 2 : 1;
+}
 
 Schedule row_schedule(const Program& program) {
   // Vectors of so many columns are loaded together.
@@ -351,6 +435,12 @@ Schedule row_schedule(const Program& program) {
                .rows_per_block = program.threads / kLanesOfRow,
                .vector_width = kPair,
                .unroll = kColumnsAhead / (kLanesOfRow * kPair)};
+  if (const Handover* handover = handover_of(program)) {
+    out.threads_per_row = epilogue_lanes(program);
+    out.rows_per_block = program.producer->epilogue_warps * kWarp / out.threads_per_row;
+    out.vector_width = kChunkBytes / bytes_of(program.tiles[handover->tile].type);
+    out.unroll = std::max<int64_t>(kColumnsAhead / out.vector_width, 1);
+  }
   for (const Step& step : program.steps) {
     const auto* region = std::get_if<Region>(&step);
     if (region == nullptr) continue;
@@ -370,6 +460,10 @@ int64_t shared_bytes(const Program& program) {
     if (pipeline != nullptr && program.producer) {
       const int64_t turns = tiles_at_once(program) > 1 ? tiles_at_once(program) : 0;
       bytes += (pipeline->stages * kMbarriersOfStage + turns) * kBytesPerMbarrier;
+    }
+    if (const auto* handover = std::get_if<Handover>(&step)) {
+      bytes += program.tiles[handover->tile].stages * handed_parts(program) * kMbarriersOfStage *
+               kBytesPerMbarrier;
     }
     if (const auto* region = std::get_if<Region>(&step)) bytes += region->exchange_bytes;
   }
@@ -477,11 +571,12 @@ Traffic traffic(const Program& program) {
       // An instruction of a warp group reads all of its operands. The registers of a warp hold a
       // right operand for all of its rows. Lanes that read the same element count each: shared
       // memory gives a warp 128 bytes in a clock, whether or not they differ.
-      const int64_t right_reads =
-          sum.place == Place::kGroupFragment ? sum.rows.extent / shape.m : 1;
-      const int64_t elements = contract->unit == Unit::kLane
-                                   ? kWarp * lane_vectors(sum)
-                                   : sum.rows.extent + right_reads * sum.columns.extent;
+      const bool of_group = sum.place == Place::kGroupFragment;
+      const int64_t left_reads = of_group ? sum.columns.extent / shape.n : 1;
+      const int64_t right_reads = of_group ? sum.rows.extent / shape.m : 1;
+      const int64_t elements = contract->unit == Unit::kLane ? kWarp * lane_vectors(sum)
+                                                             : left_reads * sum.rows.extent +
+                                                                   right_reads * sum.columns.extent;
       out.shared_read_bytes +=
           times.all() * static_cast<double>(elements * depth * bytes_of(left.type));
     }

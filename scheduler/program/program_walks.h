@@ -30,11 +30,20 @@ int64_t tiles_at_once(const Program& program);
 /// Blocks of a cluster; 1: there are none.
 int64_t cluster_size(const Program& program);
 
+/// The step that hands tiles over to the warps of the epilogue; null if there are none.
+const Handover* handover_of(const Program& program);
+/// Parts of a tile that are handed over one by one, one for each warp group.
+int64_t handed_parts(const Program& program);
+
+/// Lanes of a warp of the epilogue that have a row together; 0 without an epilogue.
+int64_t epilogue_lanes(const Program& program);
+
 /// The schedule of a row kernel whose threads have the columns of a row as the four lanes have them
-/// that hold a row of a fragment.
+/// that hold a row of a fragment, or as the lanes of a warp of the epilogue have them.
 Schedule row_schedule(const Program& program);
 /// Rows that a lane evaluates together: both of an instruction where the blocks of a cluster
-/// exchange what they know of them, so that one exchange serves both.
+/// exchange what they know of them, so that one exchange serves both; in the epilogue, those of an
+/// iteration.
 int64_t rows_together(const Program& program);
 
 /// Rows of a fragment that the lanes of a warp hold at the same place of their registers (PTX ISA,

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "scheduler/analysis/kept_value.h"
+#include "scheduler/budgets/resources.h"
 #include "scheduler/report/step_graph.h"
 #include "scheduler/report/text_table.h"
 
@@ -239,7 +240,10 @@ std::string resources_text(const ResourceEstimate& estimate, const DeviceLimits&
   const auto shared = static_cast<double>(estimate.shared_bytes);
   add("registers per thread", static_cast<double>(estimate.registers),
       static_cast<double>(estimate.register_cap), count, registers_note(estimate));
-  add("registers per SM", registers * threads * blocks,
+  // Warps that pass registers to each other have as many as the launch gave them, together.
+  const auto launched = static_cast<double>(
+      register_cap(limits, estimate.threads, std::max<int64_t>(estimate.blocks_per_sm, 1)));
+  add("registers per SM", std::min(registers, launched) * threads * blocks,
       static_cast<double>(limits.registers_per_sm), count, "");
   add("shared bytes per block", shared, static_cast<double>(limits.shared_bytes_per_block), bytes,
       "");
@@ -292,6 +296,7 @@ std::string families_text(const KernelPlan& kernel, const DeviceLimits& limits) 
   add_number("pipeline_stages", &Schedule::pipeline_stages);
   add_number("rows_per_iteration", &Schedule::rows_per_iteration);
   add_number("consumer_registers", &Schedule::consumer_registers);
+  add_number("epilogue_warps", &Schedule::epilogue_warps);
   add_number("rows_per_tile", &Schedule::rows_per_tile);
   std::set<std::string> parameters;
   for (const ProposedSchedule* candidate : best) {

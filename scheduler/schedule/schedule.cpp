@@ -122,6 +122,7 @@ constexpr std::array kFields = {
         "rows_per_iteration"),
     family_field<&Schedule::consumer_registers, &WarpSpecialisedParameters::consumer_registers,
                  &MatmulParameters::consumer_registers>("consumer_registers"),
+    family_field<&Schedule::epilogue_warps, &MatmulParameters::epilogue_warps>("epilogue_warps"),
     family_field<&Schedule::prefetch_rows, &LoopedParameters::prefetch_rows,
                  &MultiWaveParameters::prefetch_rows>("prefetch_rows"),
     family_field<&Schedule::rows_per_tile, &LoopedParameters::rows_per_tile>("rows_per_tile"),

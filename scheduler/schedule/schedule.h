@@ -103,6 +103,11 @@ struct Schedule {
         parameters, int64_t{0},
         [](const auto& own) -> decltype(own.consumer_registers) { return own.consumer_registers; });
   }
+  [[nodiscard]] int64_t epilogue_warps() const {
+    return field_or(parameters, int64_t{0}, [](const auto& own) -> decltype(own.epilogue_warps) {
+      return own.epilogue_warps;
+    });
+  }
   [[nodiscard]] int64_t prefetch_rows() const {
     return field_or(parameters, int64_t{0}, [](const auto& own) -> decltype(own.prefetch_rows) {
       return own.prefetch_rows;

@@ -468,6 +468,7 @@ class Check {
     option(schedule.pipeline_stages() > 0, "pipelines");
     option(schedule.rows_per_iteration() > 1, "rows per iteration");
     option(schedule.consumer_registers() > 0, "registers of the producer's");
+    option(schedule.epilogue_warps() > 0, "warps of an epilogue");
     option(schedule.prefetch_rows() > 0, "prefetched rows");
     option(schedule.rows_per_tile() > 0, "two passes");
     option(schedule.accumulators() == Residency::kShared, "accumulators in shared memory");

@@ -20,11 +20,14 @@ struct ProductSchedule {
   int64_t cluster = 1;
   int64_t at_once = 1;  ///< Tiles on which a block works, each by warp groups of its own.
   int64_t width = 2;
+  int64_t epilogue_warps = 0;
 
   [[nodiscard]] Schedule schedule() const {
     const int64_t threads = 32 * row_warps * column_warps;
     const int64_t registers =
         persistent_blocks == 0 ? 0
+        : epilogue_warps > 3   ? 168
+        : epilogue_warps > 0   ? 184
                                : raised_register_cap(*find_device("H200"), threads * at_once,
                                                      kProducerThreads, kMatmulProducerRegisters, 1);
     return {.family = std::string(kMatmul),
@@ -34,7 +37,8 @@ struct ProductSchedule {
                                            .row_warps = row_warps,
                                            .pipeline_stages = stages,
                                            .cluster_size = cluster,
-                                           .consumer_registers = registers},
+                                           .consumer_registers = registers,
+                                           .epilogue_warps = epilogue_warps},
             .threads_per_row = threads,
             .rows_per_block = at_once,
             .vector_width = width,

@@ -3,6 +3,7 @@
 
 #include "codegen/lower/row_region.h"
 
+#include <bit>
 #include <numeric>
 
 #include "tests/codegen/product_kernel.h"
@@ -138,6 +139,113 @@ TEST(RowRegionTest, WarpGroupsReduceTheirRows) {
   }
 }
 
+/// Schedules whose rows other warps evaluate than those that multiply: up to seven of them, which
+/// take whole chunks of four f32, and tiles of one warp group and of two instructions.
+constexpr std::array kEpilogues = {
+    ProductSchedule{
+        .rows = 128, .columns = 256, .row_warps = 8, .persistent_blocks = 2, .epilogue_warps = 3},
+    ProductSchedule{.rows = 64,
+                    .columns = 128,
+                    .row_warps = 4,
+                    .stages = 3,
+                    .persistent_blocks = 1,
+                    .epilogue_warps = 1},
+    ProductSchedule{
+        .rows = 256, .columns = 64, .row_warps = 8, .persistent_blocks = 1, .epilogue_warps = 2},
+    ProductSchedule{.rows = 128,
+                    .columns = 128,
+                    .row_warps = 8,
+                    .depth = 32,
+                    .persistent_blocks = 3,
+                    .epilogue_warps = 7},
+    ProductSchedule{
+        .rows = 128, .columns = 256, .row_warps = 8, .persistent_blocks = 1, .epilogue_warps = 7},
+};
+
+/// True if every warp of the epilogue has rows of each warp group. Up to eight lanes have a row.
+bool has_rows_for_all(const ProductSchedule& schedule, int64_t columns) {
+  const auto chunks = std::bit_ceil(static_cast<uint64_t>((columns + 3) / 4));
+  const int64_t lanes = std::min<int64_t>(static_cast<int64_t>(chunks), 8);
+  return 64 * lanes / 32 >= schedule.epilogue_warps;
+}
+
+TEST(RowRegionTest, WarpsOfAnEpilogueReduceRows) {
+  Slice slice(11);
+  for (int64_t columns = 4; columns <= 256; columns += 4) {
+    for (const Rows& rows : kAllRows) {
+      for (const ProductSchedule& schedule : kEpilogues) {
+        if (columns > schedule.columns || !has_rows_for_all(schedule, columns) || !slice.takes())
+          continue;
+        expect_rows(rows, {.m = 203, .n = static_cast<size_t>(columns)}, schedule);
+      }
+    }
+  }
+}
+
+TEST(RowRegionTest, WarpsOfEpiloguesReduceRowsOfClusters) {
+  struct Part {
+    int64_t cluster, columns;
+  };
+  Slice slice(13);
+  for (const Part& part : {Part{2, 100}, {4, 72}, {2, 128}, {2, 8}, {8, 36}, {16, 16}, {4, 256}}) {
+    for (const Rows& rows : kAllRows) {
+      for (ProductSchedule schedule : kEpilogues) {
+        if (part.columns > schedule.columns || !has_rows_for_all(schedule, part.columns) ||
+            !slice.takes())
+          continue;
+        schedule.cluster = part.cluster;
+        schedule.persistent_blocks *= part.cluster;
+        expect_rows(rows, {.m = 300, .n = static_cast<size_t>(part.cluster * part.columns)},
+                    schedule, 2);
+      }
+    }
+  }
+}
+
+// What is handed over is rounded, and stored beside what follows from it.
+TEST(RowRegionTest, WarpsOfAnEpilogueStoreWhatIsHandedOver) {
+  for (const int64_t cluster : {1, 2}) {
+    const ProductExtents extents{.m = 140, .n = static_cast<size_t>(64 * cluster)};
+    const ProductSchedule schedule{.rows = 128,
+                                   .columns = 64,
+                                   .row_warps = 8,
+                                   .persistent_blocks = cluster,
+                                   .cluster = cluster,
+                                   .epilogue_warps = 7};
+    const ScheduledKernel kernel(
+        parsed_fusion(fmt::format(R"(fusion @rounded {{
+  %v0 x : bf16[{m}, {k}] = input
+  %v1 w : bf16[{n}, {k}] = input
+  %v2 : f32[{m}, {n}] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
+  %v3 p : bf16[{m}, {n}] = cast %v2
+  %v4 : f32[{m}, {n}] = cast %v3
+  %v5 : f32[{m}] = reduce.max %v4 over(1)
+  %v6 : f32[{m}, {n}] = broadcast %v5 axes(0)
+  %v7 y : f32[{m}, {n}] = sub %v4, %v6
+  return %v3, %v7
+}})",
+                                  fmt::arg("m", extents.m), fmt::arg("n", extents.n),
+                                  fmt::arg("k", extents.k))),
+        schedule.schedule());
+    ASSERT_EQ(kernel.planned().kernels.size(), 1U);
+    kernel.expect_outputs(
+        [&](const Tensors& in) {
+          std::vector<float> product = product_of(in, extents);
+          for (float& element : product)
+            element = static_cast<float>(round_to(DType::kBF16, element));
+          std::vector<float> below;
+          for (size_t row = 0; row < extents.m; ++row) {
+            const auto begin = product.begin() + static_cast<ptrdiff_t>(row * extents.n);
+            const std::vector<float> of_row(begin, begin + static_cast<ptrdiff_t>(extents.n));
+            const std::vector<float> rest = minus(of_row, largest(of_row));
+            below.insert(below.end(), rest.begin(), rest.end());
+          }
+          return Tensors{product, below};
+        },
+        2);
+  }
+}
+
 // Parts of a row that are shorter than the tile, several tiles for each cluster, warp groups of one
 // and two instructions.
 TEST(RowRegionTest, ClustersReduceTheirRows) {
@@ -173,7 +281,18 @@ TEST(RowRegionTest, RowsReadOtherInputsAndOverwriteOne) {
          {ProductSchedule{.rows = 32, .columns = 256, .row_warps = 2},
           {.rows = 128, .columns = 256, .row_warps = 8, .persistent_blocks = 2},
           {.rows = 256, .columns = 128, .row_warps = 8, .persistent_blocks = 2, .cluster = 2},
-          {.rows = 64, .columns = 256, .row_warps = 4, .persistent_blocks = 2, .at_once = 2}}) {
+          {.rows = 64, .columns = 256, .row_warps = 4, .persistent_blocks = 2, .at_once = 2},
+          {.rows = 128,
+          .columns = 256,
+          .row_warps = 8,
+          .persistent_blocks = 2,
+          .epilogue_warps = 3},
+          {.rows = 128,
+          .columns = 128,
+          .row_warps = 8,
+          .persistent_blocks = 4,
+          .cluster = 2,
+          .epilogue_warps = 7}}) {
       if (static_cast<int64_t>(n) > schedule.columns * schedule.cluster) continue;
       const bool divides = static_cast<int64_t>(m) % schedule.rows == 0;
       SCOPED_TRACE(fmt::format("{} x {}, {}", m, n, print(schedule.schedule())));

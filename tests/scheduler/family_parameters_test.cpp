@@ -32,6 +32,7 @@ TEST(FamilyParametersTest, DefaultsUseNoFeature) {
     EXPECT_EQ(schedule.pipeline_stages(), 0) << name;
     EXPECT_EQ(schedule.rows_per_iteration(), 1) << name;
     EXPECT_EQ(schedule.consumer_registers(), 0) << name;
+    EXPECT_EQ(schedule.epilogue_warps(), 0) << name;
     EXPECT_EQ(schedule.prefetch_rows(), 0) << name;
     EXPECT_EQ(schedule.tile_rows() + schedule.tile_columns() + schedule.tile_depth(), 0) << name;
     EXPECT_EQ(schedule.row_warps(), 1) << name;

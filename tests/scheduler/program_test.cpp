@@ -341,6 +341,107 @@ TEST(ProgramTest, TextNamesStagedOutputsAndRows) {
 )");
 }
 
+/// Rows of a cluster of two blocks, 128 columns each, that seven warps evaluate beside the
+/// products.
+Program epilogue_program() {
+  const SegmentFacts facts = facts_of(parse_fusion(R"(fusion @rows {
+  %v0 x : bf16[1000, 200] = input
+  %v1 w : bf16[256, 200] = input
+  %v2 : f32[1000, 256] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
+  %v3 : bf16[1000, 256] = cast %v2
+  %v4 : f32[1000, 256] = cast %v3
+  %v5 m : f32[1000] = reduce.max %v4 over(1)
+  %v6 : f32[1000, 256] = broadcast %v5 axes(0)
+  %v7 : f32[1000, 256] = sub %v4, %v6
+  %v8 y : bf16[1000, 256] = cast %v7
+  return %v8, %v5
+})")
+                                          .value());
+  Schedule schedule = schedule_of({.tile_rows = 128,
+                                   .tile_columns = 128,
+                                   .tile_depth = 64,
+                                   .row_warps = 8,
+                                   .pipeline_stages = 4,
+                                   .cluster_size = 2,
+                                   .consumer_registers = 168,
+                                   .epilogue_warps = 7},
+                                  256);
+  schedule.persistent_blocks = 8;
+  return matmul_program(facts, schedule);
+}
+
+TEST(ProgramTest, TextNamesWhatIsHandedOver) {
+  EXPECT_EQ(print(epilogue_program()), R"(program rows threads 256 {
+  producer threads 256 registers 88 leaves 168 epilogue warps 7
+  axis batch 1
+  axis m 1000 launched
+  axis n 256
+  axis k 200
+  tile %left : bf16 shared [m 128, k 64] line 64 stages 4
+  tile %right : bf16 shared [n 128, k 64] line 64 stages 4
+  tile %sum : f32 group_fragment [m 64, n 128]
+  tile %handed : bf16 shared [m 128, n 128]
+  for block batch by 1, m by 128, n by 128 persistent 8 cluster 2 {
+    pipeline k by 64 stages 4 {
+      copy tensor %left = rows width 64
+      copy tensor %right = columns width 64
+    } do {
+      for warp group m by 64, n by 128 {
+        contract sum %sum += %left * %right
+      }
+    }
+    for warp group m by 64, n by 128 {
+      hand over %v3 of %sum in %handed
+    }
+    for epilogue warp m by 4, n by 128 {
+      region %v3 = %handed width 8 rows
+    }
+  }
+}
+)");
+}
+
+TEST(ProgramTest, WalksKnowWhatIsHandedOver) {
+  const Program program = epilogue_program();
+  EXPECT_EQ(handed_parts(program), 2);
+  EXPECT_EQ(epilogue_lanes(program), 8);
+  EXPECT_EQ(rows_together(program), 1);
+  const Schedule rows = row_schedule(program);
+  EXPECT_EQ(rows.threads_per_row, 8);
+  EXPECT_EQ(rows.rows_per_block, 7 * 4);
+  EXPECT_EQ(rows.vector_width, 8);
+  EXPECT_EQ(rows.cluster_size(), 2);
+  EXPECT_EQ(handover_of(row_program(96, 1)), nullptr);
+  EXPECT_EQ(handed_parts(row_program(96, 1)), 0);
+  EXPECT_EQ(epilogue_lanes(row_program(96, 1)), 0);
+}
+
+TEST(ProgramTest, RulesOfHandoversNameTheirNumbers) {
+  const auto nest = [](Program& program) -> program::Nest& {
+    for (program::Step& step : program.steps) {
+      auto* found = std::get_if<program::Nest>(&step);
+      if (found != nullptr && found->binding == program::Binding::kEpilogueWarp) return *found;
+    }
+    unreachable();
+  };
+  const auto handed = [](Program& program) -> program::Tile& {
+    return program.tiles[handover_of(program)->tile];
+  };
+  const Program program = epilogue_program();
+  EXPECT_EQ(rule_broken_by(program, [](Program&) {}), "");
+  EXPECT_THAT(rule_broken_by(program, [](Program& p) { p.producer->epilogue_warps = 8; }),
+              HasSubstr("beside the producer's (value 8, limit 7 warps"));
+  EXPECT_THAT(rule_broken_by(program, [](Program& p) { p.producer->epilogue_warps = 0; }),
+              HasSubstr("beside the producer's (value 0, limit 7 warps"));
+  EXPECT_THAT(rule_broken_by(program, [&](Program& p) { nest(p).loops.front().step = 16; }),
+              HasSubstr("rows for every warp of the epilogue (value 4, limit 7 iterations"));
+  EXPECT_THAT(rule_broken_by(program, [&](Program& p) { handed(p).rows.extent = 64; }),
+              HasSubstr("not that of the block (value 64, limit 128 rows"));
+  EXPECT_THAT(
+      rule_broken_by(program, [&](Program& p) { handed(p).place = program::Place::kFragment; }),
+      HasSubstr("hand it over in shared memory"));
+}
+
 // A block has 100 columns of 200, whole accesses of 8 bytes.
 TEST(ProgramTest, TextNamesTheBlocksOfACluster) {
   EXPECT_THAT(print(row_program(200, 2)),

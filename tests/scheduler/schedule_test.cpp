@@ -27,6 +27,7 @@ FamilyParameters any_parameters(std::string_view family) {
         if constexpr (requires { own.pipeline_stages; }) own.pipeline_stages = any_number();
         if constexpr (requires { own.rows_per_iteration; }) own.rows_per_iteration = any_number();
         if constexpr (requires { own.consumer_registers; }) own.consumer_registers = any_number();
+        if constexpr (requires { own.epilogue_warps; }) own.epilogue_warps = any_number();
         if constexpr (requires { own.prefetch_rows; }) own.prefetch_rows = any_number();
         if constexpr (requires { own.rows_per_tile; }) own.rows_per_tile = any_number();
         if constexpr (requires { own.accumulators; }) own.accumulators = any_residency();
@@ -174,6 +175,7 @@ TEST(ScheduleTextTest, FieldsAreReadAndRefusedByFamily) {
       {"pipeline_stages", &Schedule::pipeline_stages, {"warp_specialised", "matmul"}},
       {"rows_per_iteration", &Schedule::rows_per_iteration, {"warp_specialised"}},
       {"consumer_registers", &Schedule::consumer_registers, {"warp_specialised", "matmul"}},
+      {"epilogue_warps", &Schedule::epilogue_warps, {"matmul"}},
       {"prefetch_rows", &Schedule::prefetch_rows, {"looped", "multi_wave"}},
       {"rows_per_tile", &Schedule::rows_per_tile, {"looped"}},
   };
