@@ -10,26 +10,14 @@ using kir::VarId;
 
 HandedRows::HandedRows(const ProgramScope& scope, const TileLowering& buffers,
                        const program::Loop& loop, const program::Region& region)
-    : scope_(scope),
-      builder_(scope.builder),
-      loop_(loop),
-      region_(region),
-      tile_(scope.tile(region.tile)),
-      schedule_(program::row_schedule(scope.program)),
-      rows_together_(program::rows_together(scope.program)),
-      tiles_(scope.facts, schedule_, builder_),
-      walk_(scope.facts, schedule_, builder_, tiles_),
-      outer_(scope.facts, schedule_, builder_, tiles_, 0),
-      body_(scope.facts, schedule_, builder_, tiles_, walk_, outer_) {
-  tiles_.share_buffers(buffers);
+    : RowsOfTile(scope, buffers), loop_(loop), region_(region), tile_(scope.tile(region.tile)) {
   tiles_.set_source(region.value, [this](const TilePosition& at, ExprId lane) {
     return builder_.element(chunks_.at(tiles_.row()), at.batch, lane);
   });
 }
 
 void HandedRows::evaluate() {
-  walk_.declare();
-  body_.prepare(static_cast<size_t>(rows_together_));
+  prepare();
   const int64_t iterations = tile_.rows.extent / loop_.step;
   const int64_t parts = program::handed_parts(scope_.program);
   const int64_t of_part = iterations / parts;
@@ -49,18 +37,6 @@ void HandedRows::evaluate() {
   handed.advance(scope_);
 }
 
-RowExchange HandedRows::exchange() const {
-  RowExchange out;
-  if (!scope_.exchange.valid()) return out;
-  // Exchanges alternate between two copies.
-  const ExprId number = builder_.ref(scope_.exchange);
-  out.phase = scope_.remainder(number, 2);
-  out.parity = scope_.remainder(builder_.div(number, scope_.i32(2)), 2);
-  out.group = warp_;
-  out.groups = scope_.program.producer->epilogue_warps;
-  return out;
-}
-
 void HandedRows::load(VarId chunks, ExprId row) {
   const int64_t of_chunk = chunk_elements(tile_);
   for (int64_t batch = 0; batch < batch_count(scope_.facts, schedule_); ++batch) {
@@ -76,12 +52,7 @@ void HandedRows::load(VarId chunks, ExprId row) {
 }
 
 void HandedRows::evaluate_rows(ExprId iteration) {
-  const program::AxisId m = tile_.rows.axis;
-  const ExprId rows = scope_.extents.at(m);
-  // Lanes of rows beyond the end repeat the last row, so that all lanes of a warp reach shuffles.
-  const ExprId last = builder_.sub(rows, scope_.i64(1));
   const int64_t at_once = kWarp / schedule_.threads_per_row;
-  const RowExchange exchanged = exchange();
   std::vector<ExprId> in_tile;
   std::vector<VarId> chunks;
   for (int64_t i = 0; i < rows_together_; ++i) {
@@ -95,23 +66,9 @@ void HandedRows::evaluate_rows(ExprId iteration) {
   }
   release(iteration);
   chunks_.clear();
-  body_.begin_rows(static_cast<size_t>(rows_together_));
-  for (size_t i = 0; i < in_tile.size(); ++i) {
-    const ExprId row = builder_.ref(
-        builder_.declare("row", builder_.add(scope_.begins.at(m), scope_.wide(in_tile[i]))));
-    const ExprId number =
-        builder_.ref(builder_.declare("at_row", scope_.row_of_space(m, builder_.min(row, last))));
-    body_.select_row(i);
-    tiles_.enter_row(number);
-    chunks_[number] = chunks[i];
-    body_.begin(
-        {.is_real = scope_.named("is_real", builder_.less(row, rows)), .exchange = exchanged});
-    body_.load();
-  }
-  body_.compute();
-  if (scope_.exchange.valid())
-    builder_.assign(scope_.exchange, builder_.add(builder_.ref(scope_.exchange), scope_.i32(1)));
-  tiles_.enter_row(ExprId{});
+  evaluate_together(tile_.rows.axis, in_tile,
+                    exchange(warp_, scope_.program.producer->epilogue_warps),
+                    [&](size_t row, ExprId number) { chunks_[number] = chunks[row]; });
 }
 
 /// Gives a part of the tile back when the warp has loaded its last rows of it.

@@ -3,18 +3,14 @@
 #include <map>
 #include <vector>
 
-#include "codegen/lower/outer_accumulators.h"
-#include "codegen/lower/program_scope.h"
-#include "codegen/lower/row_body.h"
-#include "codegen/lower/row_walk.h"
-#include "codegen/lower/tile_lowering.h"
+#include "codegen/lower/rows_of_tile.h"
 
 namespace sinter {
 
 /// Evaluates what follows from a tile that was handed over in shared memory. The warps of the
 /// epilogue take its rows in turns, several at once: RowBody evaluates them as it evaluates the
 /// rows of a kernel whose rows have up to a warp each.
-class HandedRows {
+class HandedRows : RowsOfTile {
  public:
   /// The arguments must outlive the object. `loop` gives the rows of an iteration.
   HandedRows(const ProgramScope& scope, const TileLowering& buffers, const program::Loop& loop,
@@ -28,19 +24,10 @@ class HandedRows {
   /// Loads the lane's chunks of a row of the tile (i32) into registers.
   void load(kir::VarId chunks, kir::ExprId row);
   void release(kir::ExprId iteration);
-  [[nodiscard]] RowExchange exchange() const;
 
-  const ProgramScope& scope_;
-  kir::KernelBuilder& builder_;
   const program::Loop& loop_;
   const program::Region& region_;
   const program::Tile& tile_;
-  const Schedule schedule_;  ///< Of the rows.
-  const int64_t rows_together_;
-  TileLowering tiles_;
-  RowWalk walk_;
-  OuterAccumulators outer_;
-  RowBody body_;
   kir::ExprId warp_;                          ///< Among those of the epilogue, i32.
   std::map<kir::ExprId, kir::VarId> chunks_;  ///< By the number of a row: what was loaded of it.
 };

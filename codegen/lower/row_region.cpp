@@ -10,18 +10,10 @@ using kir::VarId;
 
 RowRegion::RowRegion(const ProgramScope& scope, const TileLowering& buffers,
                      const program::Region& region)
-    : scope_(scope),
-      builder_(scope.builder),
+    : RowsOfTile(scope, buffers),
       region_(region),
       tile_(scope.tile(region.tile)),
-      schedule_(program::row_schedule(scope.program)),
-      rows_together_(program::rows_together(scope.program)),
-      tiles_(scope.facts, schedule_, builder_),
-      walk_(scope.facts, schedule_, builder_, tiles_),
-      outer_(scope.facts, schedule_, builder_, tiles_, 0),
-      body_(scope.facts, schedule_, builder_, tiles_, walk_, outer_),
       staged_(scope, buffers, region) {
-  tiles_.share_buffers(buffers);
   const VarId fragment = scope.fragments.at(region.tile);
   const int64_t columns = column_instructions(tile_);
   tiles_.set_source(region.value, [this, fragment, columns](const TilePosition& at, ExprId lane) {
@@ -45,8 +37,7 @@ RowRegion::RowRegion(const ProgramScope& scope, const TileLowering& buffers,
 }
 
 void RowRegion::evaluate() {
-  walk_.declare();
-  body_.prepare(static_cast<size_t>(rows_together_));
+  prepare();
   builder_.unrolled("i", row_instructions(tile_), [&](ExprId i) {
     i_ = i;
     if (rows_together_ == 2) {
@@ -57,44 +48,14 @@ void RowRegion::evaluate() {
   });
 }
 
-RowExchange RowRegion::exchange() {
-  RowExchange out;
-  if (!scope_.exchange.valid()) return out;
-  // Exchanges alternate between two copies.
-  const ExprId number = builder_.ref(scope_.exchange);
-  out.phase = scope_.remainder(number, 2);
-  out.parity = scope_.remainder(builder_.div(number, scope_.i32(2)), 2);
-  out.group = builder_.div(scope_.thread, scope_.i32(kWarp));
-  out.groups = scope_.program.threads / kWarp;
-  return out;
-}
-
 void RowRegion::evaluate_rows(const std::vector<ExprId>& halves) {
-  const program::AxisId m = tile_.rows.axis;
-  const ExprId rows = scope_.extents.at(m);
-  // Lanes of rows beyond the end repeat the last row, so that all lanes of a warp reach shuffles.
-  const ExprId last = builder_.sub(rows, scope_.i64(1));
-  const RowExchange exchanged = exchange();
+  std::vector<ExprId> in_tile;
+  for (const ExprId half : halves)
+    in_tile.push_back(builder_.add(first_row(scope_, tile_, i_, half), row_of_lane(scope_)));
   halves_.clear();
-  body_.begin_rows(halves.size());
-  for (size_t i = 0; i < halves.size(); ++i) {
-    const ExprId in_tile =
-        builder_.add(first_row(scope_, tile_, i_, halves[i]), row_of_lane(scope_));
-    const ExprId row = builder_.ref(
-        builder_.declare("row", builder_.add(scope_.begins.at(m), scope_.wide(in_tile))));
-    const ExprId number =
-        builder_.ref(builder_.declare("at_row", scope_.row_of_space(m, builder_.min(row, last))));
-    body_.select_row(i);
-    tiles_.enter_row(number);
-    halves_[number] = halves[i];
-    body_.begin(
-        {.is_real = scope_.named("is_real", builder_.less(row, rows)), .exchange = exchanged});
-    body_.load();
-  }
-  body_.compute();
-  if (scope_.exchange.valid())
-    builder_.assign(scope_.exchange, builder_.add(builder_.ref(scope_.exchange), scope_.i32(1)));
-  tiles_.enter_row(ExprId{});
+  const ExprId warp = builder_.div(scope_.thread, scope_.i32(kWarp));
+  evaluate_together(tile_.rows.axis, in_tile, exchange(warp, scope_.program.threads / kWarp),
+                    [&](size_t row, ExprId number) { halves_[number] = halves[row]; });
   if (staged_.empty()) return;
   staged_.store({.first_row = first_row(scope_, tile_, i_, halves.front()),
                  .first_column = 0,

@@ -3,19 +3,15 @@
 #include <map>
 #include <vector>
 
-#include "codegen/lower/outer_accumulators.h"
-#include "codegen/lower/program_scope.h"
-#include "codegen/lower/row_body.h"
-#include "codegen/lower/row_walk.h"
+#include "codegen/lower/rows_of_tile.h"
 #include "codegen/lower/staged_stores.h"
-#include "codegen/lower/tile_lowering.h"
 
 namespace sinter {
 
 /// Evaluates what follows from a fragment that holds whole rows, with reductions of the rows. The
 /// four lanes that hold a row of a fragment have its columns as four threads of a row kernel have
 /// them that take two columns at a time: RowBody evaluates the rows, one after the other.
-class RowRegion {
+class RowRegion : RowsOfTile {
  public:
   /// The arguments must outlive the object.
   RowRegion(const ProgramScope& scope, const TileLowering& buffers, const program::Region& region);
@@ -25,18 +21,9 @@ class RowRegion {
  private:
   /// Evaluates the rows that the lanes hold in these halves (i32) of the current instruction.
   void evaluate_rows(const std::vector<kir::ExprId>& halves);
-  [[nodiscard]] RowExchange exchange();
 
-  const ProgramScope& scope_;
-  kir::KernelBuilder& builder_;
   const program::Region& region_;
   const program::Tile& tile_;
-  const Schedule schedule_;  ///< Of the rows.
-  const int64_t rows_together_;
-  TileLowering tiles_;
-  RowWalk walk_;
-  OuterAccumulators outer_;
-  RowBody body_;
   StagedStores staged_;
   kir::ExprId i_;                              ///< The instruction of the current rows.
   std::map<kir::ExprId, kir::ExprId> halves_;  ///< By the number of a row: its half of it.
