@@ -352,7 +352,8 @@ void RowStatistics::combine(const std::vector<RowStatistics>& rows, int64_t thre
                             const std::string& name, const RowExchange& exchange) {
   const RowStatistics& first = rows.front();
   // In a row without elements every thread already has the result.
-  if (first.empty() || threads == 1 || first.facts_.space.columns == 0) return;
+  const bool is_alone = threads == 1 && !exchange.parity.valid();
+  if (first.empty() || is_alone || first.facts_.space.columns == 0) return;
   kir::AllReduce all = all_reduce(first.builder_, threads, name, exchange);
   for (const RowStatistics& row : rows) {
     for (const Accumulator& accumulator : row.accumulators_) {

@@ -202,6 +202,17 @@ TEST(RowRegionTest, WarpsOfEpiloguesReduceRowsOfClusters) {
   }
 }
 
+// A lane has a row alone, and still exchanges what it knows of it.
+TEST(RowRegionTest, LanesOfAnEpilogueExchangeRowsOfOneChunk) {
+  for (const int64_t cluster : {2, 4}) {
+    ProductSchedule schedule = kEpilogues[2];
+    schedule.cluster = cluster;
+    schedule.persistent_blocks = cluster;
+    for (const Rows& rows : kAllRows)
+      expect_rows(rows, {.m = 70, .n = static_cast<size_t>(4 * cluster)}, schedule);
+  }
+}
+
 // What is handed over is rounded, and stored beside what follows from it.
 TEST(RowRegionTest, WarpsOfAnEpilogueStoreWhatIsHandedOver) {
   for (const int64_t cluster : {1, 2}) {
