@@ -159,19 +159,22 @@ constexpr std::array kGroupTiles = {
     BlockTile{128, 128, 8, 1}, BlockTile{128, 64, 8, 1},  BlockTile{64, 256, 4, 2},
     BlockTile{64, 128, 4, 2},  BlockTile{64, 64, 4, 2},
 };
-/// Rows that a lane of an epilogue evaluates together; more where the blocks of a cluster exchange
-/// what they know of them, so that fewer exchanges are waited for.
+/// Rows that a lane of an epilogue evaluates together. Two spill
+/// (docs/experiments/epilogue_warps.md).
 constexpr int64_t kEpilogueRows = 1;
-constexpr int64_t kEpilogueRowsOfCluster = 1;
 /// Lanes that have a row of an epilogue, where it is long enough.
 constexpr int64_t kEpilogueLanes = program::kLineBytes / program::kChunkBytes;
-/// Most registers of a lane of an epilogue for inputs that all rows share: 16 leave enough for the
-/// rest without spills (ptxas 13.0, MatmulNvrtc.ProductsOfWarpGroupsDoNotSpill).
+/// Most registers of a lane of an epilogue for inputs that all rows share: those of one of 16 bits,
+/// 256 columns long. With more, layer norms spill (ptxas 13.0,
+/// MatmulNvrtc.ProductsOfWarpGroupsDoNotSpill).
 constexpr int64_t kMostCommonWords = 16;
 /// Registers of a lane of an epilogue beside its part of a row: addresses, sums and what it
 /// evaluates of a chunk. Source: reports of ptxas 13.0 for the kernels of
 /// MatmulNvrtc.ProductsOfWarpGroupsDoNotSpill, which have 32 words of a row at most.
 constexpr int64_t kEpilogueRegisters = 40;
+/// Most registers of a lane of an epilogue for inputs that it loads together. With 32, a layer norm
+/// with f32 weights spills 344 bytes.
+constexpr int64_t kMostAheadWords = 8;
 /// Most warps of an epilogue: those beside the producer's in two warp groups.
 constexpr int64_t kMostEpilogueWarps = 7;
 /// Most stages that they are offered. With more, no SM has more bytes on their way than memory
@@ -340,8 +343,16 @@ std::optional<Rejection> check_groups(const SegmentFacts& facts, const Schedule&
   const int64_t most =
       raised_register_cap(limits, threads, producer_registers(own).threads,
                           producer_registers(own).kept, schedule.min_blocks_per_sm);
-  if (own.consumer_registers % kPassedRegisters != 0 || own.consumer_registers > most ||
-      own.consumer_registers < kMatmulProducerRegisters) {
+  // Nobody can keep more registers than the launch gives (ptxas 13.0, error C7406).
+  const int64_t launched =
+      register_cap(limits, threads + producer_registers(own).threads, schedule.min_blocks_per_sm);
+  if (const int64_t kept = producer_registers(own).kept; kept > launched)
+    return broken("the launch leaves fewer registers than the producer's warp groups keep",
+                  launched, kept, "registers", "use fewer threads, or promise fewer blocks");
+  if (const int64_t kept = producer_registers(own).kept; own.consumer_registers < kept)
+    return broken("warp groups that multiply have fewer registers than the producer's keep",
+                  own.consumer_registers, kept, "registers", "use more consumer_registers");
+  if (own.consumer_registers % kPassedRegisters != 0 || own.consumer_registers > most) {
     Rejection rejection = broken("warp groups ask for more registers than the producer leaves",
                                  own.consumer_registers, most, "registers",
                                  "use fewer threads, or promise fewer blocks");
@@ -593,6 +604,19 @@ std::vector<ValueId> kept_of_epilogue(const SegmentFacts& facts, const MatmulPar
   }
   return out;
 }
+/// Vectors of a row whose inputs a lane of an epilogue loads together.
+int64_t vectors_ahead(const SegmentFacts& facts, const MatmulParameters& own) {
+  const int64_t chunk =
+      program::kChunkBytes / bytes_of(facts.fusion.values[handed_value(facts)].type);
+  const std::vector<ValueId> kept = kept_of_epilogue(facts, own);
+  int64_t words = 0;
+  for (const TensorAccess& access : facts.space.inputs) {
+    const bool is_kept = std::ranges::find(kept, access.value) != kept.end();
+    if (facts.space.dependence[access.value].columns && !is_kept)
+      words += register_words(chunk, access.element_bytes);
+  }
+  return std::max<int64_t>(kMostAheadWords / std::max<int64_t>(words, 1), 1);
+}
 StageList stages_with(const SegmentFacts& facts) {
   std::vector<KeptValue> kept;
   for (const ValueId value : kept_values(facts)) kept.push_back({value, Residency::kRegister});
@@ -687,9 +711,8 @@ class ProgramBuilder {
                                            .body = std::move(body)});
     out_.body.push_back(blocks);
     if (own_.epilogue_warps > 0) {
-      const int64_t together = own_.cluster_size > 1 ? kEpilogueRowsOfCluster : kEpilogueRows;
       std::get<program::Nest>(out_.steps[region]).loops.front().step =
-          together * kWarp / program::epilogue_lanes(out_);
+          kEpilogueRows * kWarp / program::epilogue_lanes(out_);
     }
     if (own_.cluster_size > 1) {
       // Iterations of the blocks alternate between two copies.
@@ -729,6 +752,7 @@ class ProgramBuilder {
                                              .value = value,
                                              .width = program::kChunkBytes / bytes_of(type),
                                              .holds_rows = true,
+                                             .ahead = vectors_ahead(facts_, own_),
                                              .kept = kept_of_epilogue(facts_, own_),
                                              .exchange_bytes = 0,
                                              .staged = {}});

@@ -36,9 +36,9 @@ inline constexpr int64_t kMostMatmulColumns = 256;
 /// fewest that setmaxnreg can leave, 24; it leaves 232 to each of 256 threads.
 constexpr int64_t kMatmulProducerRegisters = 40;
 /// The same where the other warps of its warp group evaluate rows, or also those of a second one.
-/// They leave 184 or 168 to each of 256 threads, which only multiply and hand their sums over.
+/// They leave 184 or 160 to each of 256 threads, which only multiply and hand their sums over.
 constexpr int64_t kMatmulEpilogueRegisters = 136;
-constexpr int64_t kMatmulWideEpilogueRegisters = 88;
+constexpr int64_t kMatmulWideEpilogueRegisters = 96;
 
 /// The warp groups that do not multiply: their threads, and the registers that each of them keeps.
 struct GroupRegisters {

@@ -195,6 +195,8 @@ struct Region {
   /// The tile has all columns of the block or, in a cluster, of its part of them, and the region
   /// reduces rows.
   bool holds_rows = false;
+  /// Vectors of a row whose other inputs are loaded together.
+  int64_t ahead = 1;
   /// Values that the lanes keep for later reductions in place of the fragment.
   std::vector<ValueId> kept{};
   /// Shared bytes by which the blocks of a cluster exchange what they know of rows.

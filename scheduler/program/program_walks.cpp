@@ -439,11 +439,11 @@ Schedule row_schedule(const Program& program) {
     out.threads_per_row = epilogue_lanes(program);
     out.rows_per_block = program.producer->epilogue_warps * kWarp / out.threads_per_row;
     out.vector_width = kChunkBytes / bytes_of(program.tiles[handover->tile].type);
-    out.unroll = std::max<int64_t>(kColumnsAhead / out.vector_width, 1);
   }
   for (const Step& step : program.steps) {
     const auto* region = std::get_if<Region>(&step);
     if (region == nullptr) continue;
+    if (program.tiles[region->tile].place == Place::kShared) out.unroll = region->ahead;
     for (const ValueId value : region->kept) out.kept.push_back({value, Residency::kRegister});
   }
   return out;

@@ -26,7 +26,7 @@ struct ProductSchedule {
     const int64_t threads = 32 * row_warps * column_warps;
     const int64_t registers =
         persistent_blocks == 0 ? 0
-        : epilogue_warps > 3   ? 168
+        : epilogue_warps > 3   ? 160
         : epilogue_warps > 0   ? 184
                                : raised_register_cap(*find_device("H200"), threads * at_once,
                                                      kProducerThreads, kMatmulProducerRegisters, 1);

@@ -386,14 +386,14 @@ TEST(MatmulTest, RowsAreReducedInTheKernelThatHasThem) {
     EXPECT_EQ(narrow.front().cluster_size(), 1);
     // An H100, whose memory is slower, has time to evaluate between the products.
     EXPECT_EQ(narrow.front().epilogue_warps(), std::string_view(device) == "H100" ? 0 : 7);
-    EXPECT_EQ(narrow.front().consumer_registers(), narrow.front().epilogue_warps() > 0 ? 168 : 232);
+    EXPECT_EQ(narrow.front().consumer_registers(), narrow.front().epilogue_warps() > 0 ? 160 : 232);
     EXPECT_EQ(narrow.front().persistent_blocks, 132);
     const auto wide = schedules(131072, 512, 2048, device);
     ASSERT_EQ(wide.size(), 1U);
     EXPECT_EQ(wide.front().tile_columns(), 256);
     EXPECT_EQ(wide.front().cluster_size(), 8);
     EXPECT_EQ(wide.front().epilogue_warps(), 7);
-    EXPECT_EQ(wide.front().consumer_registers(), 168);
+    EXPECT_EQ(wide.front().consumer_registers(), 160);
     EXPECT_EQ(wide.front().persistent_blocks % 8, 0);
     EXPECT_EQ(schedules(131072, 512, 500, device).front().cluster_size(), 2);
   }
@@ -514,7 +514,7 @@ TEST(MatmulTest, PinnedEpiloguesAreRefusedWithNumbers) {
                                .row_warps = 8,
                                .pipeline_stages = 3,
                                .cluster_size = 2,
-                               .consumer_registers = 168,
+                               .consumer_registers = 160,
                                .epilogue_warps = 7};
     PlanOptions options = pinned_groups(own, change);
     options.cutting = Cutting::kNeeded;
@@ -536,8 +536,16 @@ TEST(MatmulTest, PinnedEpiloguesAreRefusedWithNumbers) {
                 own.row_warps = 4;
               }),
               HasSubstr("take turns evaluate their own tiles (value 2, limit 1 tiles"));
-  EXPECT_THAT(refused([](Schedule&, MatmulParameters& own) { own.consumer_registers = 176; }),
-              HasSubstr("more registers than the producer leaves (value 176, limit 168"));
+  EXPECT_THAT(refused([](Schedule&, MatmulParameters& own) { own.consumer_registers = 168; }),
+              HasSubstr("more registers than the producer leaves (value 168, limit 160"));
+  EXPECT_THAT(refused([](Schedule&, MatmulParameters& own) { own.consumer_registers = 88; }),
+              HasSubstr("fewer registers than the producer's keep (value 88, limit 96 registers"));
+  EXPECT_THAT(
+      refused([](Schedule& s, MatmulParameters& own) {
+        s.min_blocks_per_sm = 2;
+        own.consumer_registers = 96;
+      }),
+      HasSubstr("fewer registers than the producer's warp groups keep (value 64, limit 96"));
   EXPECT_THAT(refused([](Schedule&, MatmulParameters&) {}, 500),
               HasSubstr("lanes take whole chunks of a row (value 500, limit 16 columns"));
   // Four pipeline stages and a tile of 64 KiB.
@@ -549,7 +557,7 @@ TEST(MatmulTest, PinnedEpiloguesAreRefusedWithNumbers) {
                              .tile_depth = 64,
                              .row_warps = 8,
                              .pipeline_stages = 3,
-                             .consumer_registers = 168,
+                             .consumer_registers = 160,
                              .epilogue_warps = 7};
   const auto plan = planned({}, "H100", pinned_groups(own, [](Schedule&, MatmulParameters&) {}));
   ASSERT_FALSE(plan);

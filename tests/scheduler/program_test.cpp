@@ -363,7 +363,7 @@ Program epilogue_program() {
                                    .row_warps = 8,
                                    .pipeline_stages = 4,
                                    .cluster_size = 2,
-                                   .consumer_registers = 168,
+                                   .consumer_registers = 160,
                                    .epilogue_warps = 7},
                                   256);
   schedule.persistent_blocks = 8;
@@ -372,7 +372,7 @@ Program epilogue_program() {
 
 TEST(ProgramTest, TextNamesWhatIsHandedOver) {
   EXPECT_EQ(print(epilogue_program()), R"(program rows threads 256 {
-  producer threads 256 registers 88 leaves 168 epilogue warps 7
+  producer threads 256 registers 96 leaves 160 epilogue warps 7
   axis batch 1
   axis m 1000 launched
   axis n 256
