@@ -8,7 +8,6 @@
 namespace sinter {
 
 using kir::ExprId;
-using kir::VarId;
 
 FragmentHandover::FragmentHandover(const ProgramScope& scope, const program::Handover& handover)
     : scope_(scope),

@@ -162,8 +162,6 @@ constexpr std::array kGroupTiles = {
 /// Rows that a lane of an epilogue evaluates together. Two spill
 /// (docs/experiments/epilogue_warps.md).
 constexpr int64_t kEpilogueRows = 1;
-/// Lanes that have a row of an epilogue, where it is long enough.
-constexpr int64_t kEpilogueLanes = program::kLineBytes / program::kChunkBytes;
 /// Most registers of a lane of an epilogue for inputs that all rows share: those of one of 16 bits,
 /// 256 columns long. With more, layer norms spill (ptxas 13.0,
 /// MatmulNvrtc.ProductsOfWarpGroupsDoNotSpill).
@@ -175,8 +173,6 @@ constexpr int64_t kEpilogueRegisters = 40;
 /// Most registers of a lane of an epilogue for inputs that it loads together. With 32, a layer norm
 /// with f32 weights spills 344 bytes.
 constexpr int64_t kMostAheadWords = 8;
-/// Most warps of an epilogue: those beside the producer's in two warp groups.
-constexpr int64_t kMostEpilogueWarps = 7;
 /// Most stages that they are offered. With more, no SM has more bytes on their way than memory
 /// needs.
 constexpr int64_t kMostGroupStages = 8;
@@ -311,9 +307,11 @@ std::optional<Rejection> check_epilogue(const SegmentFacts& facts, const Schedul
                   1, "tiles", "use rows_per_block 1, or epilogue_warps 0");
   const int64_t chunk =
       program::kChunkBytes / bytes_of(facts.fusion.values[handed_value(facts)].type);
-  if (facts.space.columns % (chunk * own.cluster_size) != 0)
-    return broken("lanes take whole chunks of a row", facts.space.columns, chunk * own.cluster_size,
-                  "columns", "use epilogue_warps 0");
+  // The size of the cluster is checked later.
+  const int64_t chunks = chunk * std::max<int64_t>(own.cluster_size, 1);
+  if (facts.space.columns % chunks != 0)
+    return broken("lanes take whole chunks of a row", facts.space.columns, chunks, "columns",
+                  "use epilogue_warps 0");
   return std::nullopt;
 }
 
@@ -336,22 +334,23 @@ std::optional<Rejection> check_groups(const SegmentFacts& facts, const Schedule&
   if (schedule.threads_per_row % kWarpGroup != 0 || own.row_warps % kWarpsOfGroup != 0)
     return broken("a warp group has four warps, which share its rows", own.row_warps, kWarpsOfGroup,
                   "warps", "use a multiple of 128 threads, and of 4 row_warps");
-  if (threads + producer_registers(own).threads > limits.threads_per_block)
+  const GroupRegisters producer = producer_registers(own);
+  if (threads + producer.threads > limits.threads_per_block)
     return broken("a block has no threads left for the producer", threads,
-                  limits.threads_per_block - producer_registers(own).threads, "threads",
-                  "use fewer threads");
-  const int64_t most =
-      raised_register_cap(limits, threads, producer_registers(own).threads,
-                          producer_registers(own).kept, schedule.min_blocks_per_sm);
+                  limits.threads_per_block - producer.threads, "threads", "use fewer threads");
   // Nobody can keep more registers than the launch gives (ptxas 13.0, error C7406).
   const int64_t launched =
-      register_cap(limits, threads + producer_registers(own).threads, schedule.min_blocks_per_sm);
-  if (const int64_t kept = producer_registers(own).kept; kept > launched)
+      register_cap(limits, threads + producer.threads, schedule.min_blocks_per_sm);
+  if (producer.kept > launched)
     return broken("the launch leaves fewer registers than the producer's warp groups keep",
-                  launched, kept, "registers", "use fewer threads, or promise fewer blocks");
-  if (const int64_t kept = producer_registers(own).kept; own.consumer_registers < kept)
+                  launched, producer.kept, "registers",
+                  "use fewer threads, or promise fewer blocks");
+  if (own.consumer_registers < producer.kept)
     return broken("warp groups that multiply have fewer registers than the producer's keep",
-                  own.consumer_registers, kept, "registers", "use more consumer_registers");
+                  own.consumer_registers, producer.kept, "registers",
+                  "use more consumer_registers");
+  const int64_t most = raised_register_cap(limits, threads, producer.threads, producer.kept,
+                                           schedule.min_blocks_per_sm);
   if (own.consumer_registers % kPassedRegisters != 0 || own.consumer_registers > most) {
     Rejection rejection = broken("warp groups ask for more registers than the producer leaves",
                                  own.consumer_registers, most, "registers",
@@ -582,7 +581,7 @@ std::vector<ValueId> kept_of_epilogue(const SegmentFacts& facts, const MatmulPar
   const ValueId handed = handed_value(facts);
   const int64_t columns = std::min(own.tile_columns, facts.space.columns / own.cluster_size);
   const auto words_of = [&](ValueId value) {
-    return register_words(divided_up(columns, kEpilogueLanes),
+    return register_words(divided_up(columns, program::kEpilogueLanes),
                           bytes_of(facts.fusion.values[value].type));
   };
   int64_t words = producer_registers(own).kept - kEpilogueRegisters - words_of(handed);

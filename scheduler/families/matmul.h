@@ -40,6 +40,9 @@ constexpr int64_t kMatmulProducerRegisters = 40;
 constexpr int64_t kMatmulEpilogueRegisters = 136;
 constexpr int64_t kMatmulWideEpilogueRegisters = 96;
 
+/// Most warps of an epilogue: those beside the producer's in two warp groups.
+inline constexpr int64_t kMostEpilogueWarps = 7;
+
 /// The warp groups that do not multiply: their threads, and the registers that each of them keeps.
 struct GroupRegisters {
   int64_t threads = 0;

@@ -199,7 +199,6 @@ class Draw {
     own.tile_depth = kLeastDepth * power_of_two(8);
     out.threads_per_row = kWarpGroup * row_groups * column_groups;
     // Warps of an epilogue take the rows of tiles that warp groups share.
-    constexpr int64_t kMostEpilogueWarps = 7;
     if (facts_.has_reduction() && out.rows_per_block == 1 && below(2) == 0)
       own.epilogue_warps = 1 + below(kMostEpilogueWarps);
     const GroupRegisters producer = producer_registers(own);

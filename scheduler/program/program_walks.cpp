@@ -188,10 +188,14 @@ class Checker {
                 tile.place == Place::kShared && tiles_at_once(program_) == 1,
             "warp groups that share a tile hand it over in shared memory", tiles_at_once(program_),
             1, "tiles at once", "use rows_per_block 1");
-    require(tile.rows.axis == fragment.rows.axis && tile.columns == fragment.columns &&
-                tile.rows.extent == part_of_block(tile.rows.axis),
-            "a tile that is handed over is not that of the block", tile.rows.extent,
-            part_of_block(tile.rows.axis), "rows", "use tiles of the block's size");
+    require(tile.columns == fragment.columns,
+            "a warp group that hands its part of a tile over has all of its columns",
+            fragment.columns.extent, tile.columns.extent, "columns",
+            "let the warp groups share the rows alone");
+    require(
+        tile.rows.axis == fragment.rows.axis && tile.rows.extent == part_of_block(tile.rows.axis),
+        "a tile that is handed over is not that of the block", tile.rows.extent,
+        part_of_block(tile.rows.axis), "rows", "use tiles of the block's size");
   }
 
   void check_step(const Pipeline& pipeline) {
@@ -414,10 +418,8 @@ int64_t epilogue_lanes(const Program& program) {
                                         std::max<int64_t>(cluster_size(program), 1));
   const int64_t columns = std::min(tile.columns.extent, of_cluster);
   const int64_t chunks = divided_up(columns * bytes_of(tile.type), kChunkBytes);
-  // Eight chunks are a line of the banks. Fewer lanes exchange less to reduce a row.
-  constexpr int64_t kLanesOfLine = kLineBytes / kChunkBytes;
   return std::min<int64_t>(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(chunks))),
-                           kLanesOfLine);
+                           kEpilogueLanes);
 }
 
 int64_t rows_together(const Program& program) {

@@ -6,6 +6,7 @@
 
 #include "scheduler/analysis/decision.h"
 #include "scheduler/program/program.h"
+#include "scheduler/program/shared_layout.h"
 #include "scheduler/schedule/schedule.h"
 
 namespace sinter::program {
@@ -35,7 +36,10 @@ const Handover* handover_of(const Program& program);
 /// Parts of a tile that are handed over one by one, one for each warp group.
 int64_t handed_parts(const Program& program);
 
-/// Lanes of a warp of the epilogue that have a row together; 0 without an epilogue.
+/// Most lanes of a warp of the epilogue that have a row together: eight chunks are a line of the
+/// banks, and fewer lanes exchange less to reduce a row.
+inline constexpr int64_t kEpilogueLanes = kLineBytes / kChunkBytes;
+/// Lanes that have a row together; 0 without an epilogue.
 int64_t epilogue_lanes(const Program& program);
 
 /// The schedule of a row kernel whose threads have the columns of a row as the four lanes have them

@@ -90,7 +90,7 @@ struct MatmulParameters {
   /// they request with setmaxnreg. 0: every warp copies and multiplies (mma.sync).
   int64_t consumer_registers = 0;
   /// Warps that evaluate the rows of a tile from shared memory while the warp groups multiply the
-  /// next one: up to three, beside the producer's warp. 0: the warp groups evaluate what they have
+  /// next one: up to seven, beside the producer's warp. 0: the warp groups evaluate what they have
   /// multiplied.
   int64_t epilogue_warps = 0;
   friend bool operator==(const MatmulParameters&, const MatmulParameters&) = default;

@@ -548,6 +548,11 @@ TEST(MatmulTest, PinnedEpiloguesAreRefusedWithNumbers) {
       HasSubstr("fewer registers than the producer's warp groups keep (value 64, limit 96"));
   EXPECT_THAT(refused([](Schedule&, MatmulParameters&) {}, 500),
               HasSubstr("lanes take whole chunks of a row (value 500, limit 16 columns"));
+  for (const int64_t cluster : {0, -2, 3}) {
+    EXPECT_THAT(
+        refused([&](Schedule&, MatmulParameters& own) { own.cluster_size = cluster; }, 768),
+        HasSubstr(fmt::format("a cluster has a power of two of blocks (value {}", cluster)));
+  }
   // Four pipeline stages and a tile of 64 KiB.
   EXPECT_THAT(refused([](Schedule&, MatmulParameters& own) { own.pipeline_stages = 4; }),
               HasSubstr("shared memory"));
