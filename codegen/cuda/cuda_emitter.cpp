@@ -324,8 +324,9 @@ class CudaEmitter {
   void print(const kir::TensorCopy& stmt) {
     std::string coordinates;
     for (const ExprId id : stmt.coordinates) coordinates += ", " + text(id);
-    line(fmt::format("tensor_copy({}, {}, {}{});", address(stmt.shared, stmt.shared_index),
-                     names_.tensor_maps[stmt.map], address(stmt.array, stmt.index), coordinates));
+    line(fmt::format("{}({}, {}, {}{});", with_hint("tensor_copy", stmt.hint),
+                     address(stmt.shared, stmt.shared_index), names_.tensor_maps[stmt.map],
+                     address(stmt.array, stmt.index), coordinates));
   }
 
   void print(const kir::ProxyFence&) { line("proxy_fence();"); }

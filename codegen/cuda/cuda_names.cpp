@@ -11,7 +11,7 @@ namespace {
 // Sorted. Keywords of C++20 and of CUDA, built-in variables and types, and what codegen/device/
 // declares. Functions that NVRTC declares itself (exp, min, abs, ...) are listed too: a variable of
 // that name would rarely hide one from an inlined header, but would confuse a reader.
-constexpr std::array<std::string_view, 212> kReserved = {
+constexpr std::array<std::string_view, 214> kReserved = {
     // clang-format off
     "Bits", "KernelTable", "MatrixDescriptor", "Mbarrier", "Packet", "Round", "TensorMap", "Vec",
     "abs", "alignas", "alignof", "and", "and_eq", "asm", "async_commit", "async_copy", "async_wait",
@@ -37,11 +37,12 @@ constexpr std::array<std::string_view, 212> kReserved = {
     "reinterpret_cast", "requires", "return", "round", "round_to_f8", "rsqrt", "shared_address",
     "shared_memory", "short", "shuffle_xor", "signed", "sin", "sizeof", "sqrt", "static",
     "static_assert", "static_cast", "store_global", "store_packet", "store_packet_shared",
-    "store_shared", "struct", "switch", "tanh", "template", "tensor_copy", "this", "threadIdx",
-    "thread_local", "throw", "to_bf16", "to_bool", "to_f16", "to_f32", "to_f64", "to_f8e4m3",
-    "to_f8e5m2", "to_i32", "to_i64", "to_i8", "to_tf32", "to_u8", "true", "trunc", "try", "typedef", "typeid",
-    "typename", "u8", "uint2", "uint4", "union", "unpack", "unsigned", "using", "virtual", "void",
-    "volatile", "wait_for_previous", "warpSize", "wchar_t", "wgmma", "wgmma_commit", "wgmma_fence",
+    "store_shared", "struct", "switch", "tanh", "template", "tensor_copy",
+    "tensor_copy_evict_first", "tensor_copy_evict_last", "this", "threadIdx", "thread_local",
+    "throw", "to_bf16", "to_bool", "to_f16", "to_f32", "to_f64", "to_f8e4m3", "to_f8e5m2", "to_i32",
+    "to_i64", "to_i8", "to_tf32", "to_u8", "true", "trunc", "try", "typedef", "typeid", "typename",
+    "u8", "uint2", "uint4", "union", "unpack", "unsigned", "using", "virtual", "void", "volatile",
+    "wait_for_previous", "warpSize", "wchar_t", "wgmma", "wgmma_commit", "wgmma_fence",
     "wgmma_wait", "while", "xor", "xor_eq",
     // clang-format on
 };

@@ -381,6 +381,7 @@ struct TensorCopy {
   std::vector<ExprId> coordinates;
   MbarrierId array;
   ExprId index;
+  CacheHint hint = CacheHint::kDefault;
   friend bool operator==(const TensorCopy&, const TensorCopy&) = default;
 };
 /// Orders the thread's earlier stores to shared memory before bulk and tensor copies to the same

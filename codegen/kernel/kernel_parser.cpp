@@ -455,6 +455,7 @@ class Parser : private KernelExpressionReader {
     expect_word("mbarrier");
     copy.array = mbarrier();
     copy.index = buffer_index();
+    copy.hint = hint();
     return copy;
   }
 

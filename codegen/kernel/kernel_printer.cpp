@@ -216,8 +216,8 @@ class Printer {
     std::string coordinates;
     for (const ExprId id : s.coordinates)
       coordinates += (coordinates.empty() ? "" : ", ") + text(id);
-    line(fmt::format("tensor_copy {} = {}[{}] mbarrier {}", place(s.shared, s.shared_index), s.map,
-                     coordinates, place(s.array, s.index)));
+    line(fmt::format("tensor_copy {} = {}[{}] mbarrier {}{}", place(s.shared, s.shared_index),
+                     s.map, coordinates, place(s.array, s.index), hint(s.hint)));
   }
   void print(const ProxyFence&) { line("proxy_fence"); }
   void print(const MbarrierArrive& s) {

@@ -12,6 +12,7 @@
 #include "scheduler/analysis/stages.h"
 #include "scheduler/budgets/budget.h"
 #include "scheduler/cost/cost_model.h"
+#include "scheduler/cost/read_priority.h"
 #include "scheduler/program/operand_copy.h"
 #include "scheduler/program/operand_map.h"
 #include "scheduler/program/program_walks.h"
@@ -287,6 +288,13 @@ bool has_f8(const SegmentFacts& facts) {
   const ContractedSpace& contraction = *facts.space.contraction;
   return is_f8(facts.fusion.values[contraction.rows.value].type) ||
          is_f8(facts.fusion.values[contraction.columns.value].type);
+}
+
+/// True if a block's tile, or those of a cluster, have all columns. The operand of the rows is then
+/// read by one tile only. Otherwise the other operand is, where a tile has all rows.
+bool has_all_columns(const SegmentFacts& facts, const Schedule& schedule) {
+  const auto& own = std::get<MatmulParameters>(schedule.parameters);
+  return own.cluster_size > 1 || facts.space.columns <= own.tile_columns;
 }
 
 /// Checks what schedules need whose rows are evaluated beside the products.
@@ -796,7 +804,13 @@ class ProgramBuilder {
          .line = copy.kind == program::CopyKind::kTensor ? copy.width : 0,
          .in_order = unit_of(facts_) == program::Unit::kLane && !copy.contracted_is_inner});
     copies_.push_back(out_.steps.push_back(
-        program::Copy{.tile = tile, .of_rows = of_rows, .kind = copy.kind, .width = copy.width}));
+        program::Copy{.tile = tile,
+                      .of_rows = of_rows,
+                      .kind = copy.kind,
+                      .width = copy.width,
+                      .evict_first = copy.kind == program::CopyKind::kTensor &&
+                                     schedule_.read_priority == ReadPriority::kEvictFirst &&
+                                     of_rows == has_all_columns(facts_, schedule_)}));
     return tile;
   }
 
@@ -1132,7 +1146,8 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
   Prediction out;
   out.launch_us = constants.launch_us + constants.ramp_us;
   out.memory_us = memory_time(limits, static_cast<double>(facts.bytes_read),
-                              static_cast<double>(facts.bytes_written), ReadPriority::kNormal);
+                              static_cast<double>(facts.bytes_written),
+                              program.producer ? schedule.read_priority : ReadPriority::kNormal);
   if (blocks <= 0.0) {
     out.total_us = out.launch_us + out.memory_us;
     return out;
@@ -1328,6 +1343,11 @@ class Proposer {
     schedule.persistent_blocks = std::min(schedule.persistent_blocks, program::tile_count(program));
     // Two stages and what is in shared memory beside them, then as many more as fit.
     const int64_t two_stages = program::shared_bytes(program);
+    // What is read by one tile only need not stay in L2.
+    if (rows_ <= own.tile_rows || has_all_columns(facts_, schedule)) {
+      if (read_priority(facts_, limits_) == ReadPriority::kEvictFirst)
+        schedule.read_priority = ReadPriority::kEvictFirst;
+    }
     own.pipeline_stages = 3;
     const int64_t stage = program::shared_bytes(matmul_program(facts_, schedule)) - two_stages;
     const int64_t left = limits_.shared_bytes_per_block - two_stages;

@@ -158,6 +158,7 @@ class Draw {
     // Lanes have pairs of columns of rows that are reduced, and their warps have all of them.
     out.vector_width = facts_.has_reduction() ? 2 : power_of_two(2);
     out.row_access = out.vector_width == 1 ? RowAccess::kScalar : RowAccess::kAligned;
+    out.read_priority = one_of({ReadPriority::kNormal, ReadPriority::kEvictFirst});
     own.pipeline_stages = 2 + below(4);
     if (limits_.has_wgmma && below(2) == 0) {
       draw_tile_of_groups(out, own);

@@ -141,8 +141,9 @@ class Printer {
     line("}");
   }
   void print(const Copy& copy) {
-    line(fmt::format("copy {} %{} = {} width {}", text_of(copy.kind), name(copy.tile),
-                     copy.of_rows ? "rows" : "columns", copy.width));
+    line(fmt::format("copy {} %{} = {} width {}{}", text_of(copy.kind), name(copy.tile),
+                     copy.of_rows ? "rows" : "columns", copy.width,
+                     copy.evict_first ? " evict_first" : ""));
   }
   void print(const Contract& contract) {
     line(fmt::format("contract {}{}{} %{} += %{} * %{}", sinter::text_of(contract.fn),

@@ -148,6 +148,9 @@ struct Copy {
   bool of_rows = true;  ///< The operand of the rows, or the one of the columns.
   CopyKind kind = CopyKind::kAsync;
   int64_t width = 1;  ///< Elements of one access; of a tensor map, those of a line.
+  /// Lines that the copy brings to L2 leave it before those that it held. Only by a tensor map:
+  /// other asynchronous copies carry no priority (codegen/device/async_copy.cuh).
+  bool evict_first = false;
   friend bool operator==(const Copy&, const Copy&) = default;
 };
 

@@ -259,6 +259,7 @@ kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {
   proxy_fence
   tensor_copy %b1[0] = %t0[0, mul(thread_index, 8)] mbarrier %m0[1]
   tensor_copy %b1[64] = %t1[-3] mbarrier %m0[0]
+  tensor_copy %b1[0] = %t1[0] mbarrier %m0[0] evict_first
 })");
   const std::string text = emit_cuda(kernel);
   EXPECT_THAT(text, HasSubstr(R"(#include "mbarrier.cuh"
@@ -273,7 +274,8 @@ kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {
           "  const __grid_constant__ TensorMap v_tensor_copy) {\n"));
   EXPECT_THAT(text, HasSubstr("  proxy_fence();\n"
                               "  tensor_copy(s, x_2, full + 1, 0, (int)threadIdx.x * 8);\n"
-                              "  tensor_copy(s + 64, v_tensor_copy, full, -3);\n"));
+                              "  tensor_copy(s + 64, v_tensor_copy, full, -3);\n"
+                              "  tensor_copy_evict_first(s, v_tensor_copy, full, 0);\n"));
   // Places of arguments, in bytes.
   const TensorMapArgument rows{.name = "x",
                                .buffer = 0,

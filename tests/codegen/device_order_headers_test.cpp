@@ -182,8 +182,13 @@ TEST(DevicePolicyHeadersTest, WhatIsWrittenIsReadThroughTheCoherentPath) {
 TEST(DeviceOrderHeaders, TensorCopiesArriveAtTheirMbarrier) {
   EXPECT_THAT(
       packed(header("tensor_map.cuh")),
-      testing::HasSubstr("asmvolatile(\"cp.async.bulk.tensor.\"axes\".shared::cluster.global."
-                         "tile.mbarrier::complete_tx::bytes[%0],[%1,{\"operands\"}],[%2];\""));
+      testing::AllOf(
+          testing::HasSubstr(
+              "asmvolatile(\"cp.async.bulk.tensor.\"axes\".shared::cluster.global."
+              "tile.mbarrier::complete_tx::bytes\"suffix\"[%0],[%1,{\"operands\";\""),
+          testing::HasSubstr("(tensor_copy,\"\",axes,operands\"}],[%2]\","),
+          testing::HasSubstr("(tensor_copy_evict_first,\".L2::cache_hint\",axes,operands\"}],[%2],"
+                             "\"policy,")));
 }
 
 std::string without_comments(std::string_view text) {

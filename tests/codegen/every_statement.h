@@ -66,6 +66,7 @@ inline constexpr std::string_view kEverything =
     proxy_fence
     tensor_copy %b8[mul(thread_index, 128)] = %t0[sub(%p1, 2), -3] mbarrier %m0[1]
     tensor_copy %b8[0] = %t1[thread_index] mbarrier %m0[0]
+    tensor_copy %b8[0] = %t1[thread_index] mbarrier %m0[0] evict_last
     mbarrier_arrive %m1[0]
   }
   launch_dependents

@@ -18,7 +18,9 @@ namespace sinter::matmul_test {
 
 using program::CopyKind;
 using program::OperandCopy;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Product {
   DType left = DType::kBF16;
@@ -314,6 +316,35 @@ PlanOptions pinned_groups(MatmulParameters own, const Change& change) {
   change(schedule, own);
   schedule.parameters = own;
   return {.pin = {.schedule = schedule}};
+}
+
+/// What one tile reads need not stay in L2: the weights of few rows, or rows of few columns.
+TEST(MatmulTest, WhatOneTileReadsLeavesL2First) {
+  const auto priority = [](int64_t m, int64_t n, int64_t k) {
+    const auto plan =
+        planned({.equation = "mk,nk->mn", .sizes = {{'m', m}, {'n', n}, {'k', k}}}, "H200");
+    return plan->kernels.front().chosen().schedule.read_priority;
+  };
+  EXPECT_EQ(priority(16, 14336, 4096), ReadPriority::kEvictFirst);
+  EXPECT_EQ(priority(1 << 16, 32, 1024), ReadPriority::kEvictFirst);
+  EXPECT_EQ(priority(4096, 4096, 4096), ReadPriority::kNormal) << "tiles share both operands";
+
+  const auto copies_of = [](int64_t m, int64_t n, std::string_view word) {
+    const SegmentFacts facts =
+        facts_of(fusion_of({.equation = "mk,nk->mn", .sizes = {{'m', m}, {'n', n}, {'k', 512}}}));
+    const auto schedule = parse_schedule(fmt::format(
+        "schedule matmul {{ threads_per_row 256 rows_per_block 1 vector_width 2 unroll 1 "
+        "min_blocks_per_sm 1 persistent_blocks 8 tile_rows 64 tile_columns 64 tile_depth 64 "
+        "row_warps 4 pipeline_stages 3 consumer_registers 232 row_access aligned read_priority {} "
+        "}}",
+        word));
+    return program::print(matmul_program(facts, schedule.value()));
+  };
+  EXPECT_THAT(copies_of(16, 4096, "evict_first"),
+              AllOf(HasSubstr("rows width 64\n"), HasSubstr("columns width 64 evict_first\n")));
+  EXPECT_THAT(copies_of(4096, 64, "evict_first"),
+              AllOf(HasSubstr("rows width 64 evict_first\n"), HasSubstr("columns width 64\n")));
+  EXPECT_THAT(copies_of(16, 4096, "normal"), Not(HasSubstr("evict")));
 }
 
 TEST(MatmulTest, PinnedWarpGroupsAreRefusedWithNumbers) {
