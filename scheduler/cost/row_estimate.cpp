@@ -211,6 +211,28 @@ double uneven_rows_time(const SegmentFacts& facts, const Schedule& schedule,
   return std::max(0.0, alone_us - streamed_us);
 }
 
+double repeated_read_bytes(const SegmentFacts& facts, const DeviceLimits& limits) {
+  const IterationSpace& space = facts.space;
+  const double l2_share = static_cast<double>(limits.l2_bytes) / 2.0;  // As of reread_misses().
+  double again = 0.0;
+  for (const TensorAccess& access : space.inputs) {
+    if (!facts.is_full(access.value)) continue;
+    auto distinct = static_cast<double>(space.columns * access.element_bytes);
+    double read = distinct;
+    for (size_t i = space.row_dimensions; i-- > 0;) {
+      const auto size = static_cast<double>(space.dimensions[i].size);
+      if (access.strides[i] != 0) {
+        distinct *= size;
+        read *= size;
+      } else {
+        read += (size - 1.0) * std::max(0.0, distinct - l2_share);
+      }
+    }
+    again += read - distinct;
+  }
+  return again;
+}
+
 RereadMisses reread_misses(double sm_bytes, double all_bytes, const ResourceEstimate& estimate,
                            const DeviceLimits& limits) {
   const CostConstants& constants = limits.cost;
@@ -351,7 +373,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   work.shared_bytes += strided.l1_bytes;
   work.l2_bytes = work.bytes_read + work.bytes_written + again * misses.l1 +
                   split_sector_bytes(facts, schedule) + strided.l2_bytes;
-  work.bytes_read += again * misses.l1 * misses.l2;
+  work.bytes_read += again * misses.l1 * misses.l2 + repeated_read_bytes(facts, limits);
   work.reads_rows_again = again > 0.0;
   work.missed_again = misses.l1;
   work.rows_at_once =

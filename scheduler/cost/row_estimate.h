@@ -16,6 +16,10 @@ struct RereadMisses {
   double l2 = 0.0;
 };
 
+/// Bytes that rows read again because L2 has lost them: of tensors that repeat for several rows, in
+/// the order of the rows, where more than L2's share lies between.
+double repeated_read_bytes(const SegmentFacts& facts, const DeviceLimits& limits);
+
 /// Miss rates of second reads of rows in flight. Between the first and the second read, `sm_bytes`
 /// are read on each SM, whose L1 shares its store with the shared memory of the resident blocks,
 /// and `all_bytes` on the whole device.

@@ -39,6 +39,27 @@ bool is_dearer(double NonPersistentGrid::*member, const Schedule& schedule) {
   return rms_norm_us(schedule, constants) > rms_norm_us(schedule, kConstants);
 }
 
+/// Weights of 48 MiB for each of two rows, whose products are summed element by element: half of
+/// them have left the L2 of 50 MB when the second row reads them. Those of 8 MiB have not.
+TEST(RowEstimateTest, WhatLeavesL2IsReadAgain) {
+  const DeviceLimits h200 = *find_device("H200");
+  const auto again = [&](int64_t m, int64_t n) {
+    FusionBuilder b("products");
+    const ValueId x = b.input(DType::kF32, {m, 4096});
+    const ValueId w = b.input(DType::kF32, {n, 4096});
+    const ValueId products =
+        b.mul(b.broadcast(x, {m, n, 4096}, {0, 2}), b.broadcast(w, {m, n, 4096}, {1, 2}));
+    b.output(b.reduce(ReduceFn::kSum, products, {2}), "y");
+    return repeated_read_bytes(facts_of(b.build()), h200);
+  };
+  const double of_weights = 3072.0 * 4096.0 * 4.0;
+  const double kept = static_cast<double>(h200.l2_bytes) / 2.0;
+  EXPECT_EQ(again(1, 3072), 0.0);
+  EXPECT_EQ(again(2, 3072), of_weights - kept);
+  EXPECT_EQ(again(5, 3072), 4.0 * (of_weights - kept));
+  EXPECT_EQ(again(2, 512), 0.0);
+}
+
 TEST(RowEstimateTest, EveryConstantOfLoopedRowsMatters) {
   for (const int64_t threads : {32, 128}) {
     const Schedule schedule{.family = "looped",
