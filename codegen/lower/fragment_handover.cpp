@@ -4,6 +4,7 @@
 
 #include "codegen/lower/fragment_product.h"
 #include "fusion_ir/integers.h"
+#include "scheduler/program/program_walks.h"
 
 namespace sinter {
 

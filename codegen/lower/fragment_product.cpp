@@ -1,5 +1,7 @@
 #include "codegen/lower/fragment_product.h"
 
+#include "fusion_ir/integers.h"
+
 #include "scheduler/analysis/cuda_units.h"
 #include "scheduler/program/program_walks.h"
 
@@ -20,7 +22,10 @@ int64_t instruction_rows(const program::Tile& fragment) {
   return program::MatrixShape{}.m * program::threads_of(fragment.place) / kWarp;
 }
 int64_t row_instructions(const program::Tile& fragment) {
-  return fragment.rows.extent / instruction_rows(fragment);
+  return divided_up(fragment.rows.extent, instruction_rows(fragment));
+}
+int64_t halves_of_rows(const program::Tile& fragment) {
+  return fragment.rows.extent < instruction_rows(fragment) ? 1 : 2;
 }
 int64_t column_instructions(const program::Tile& fragment) {
   return fragment.columns.extent / program::MatrixShape{}.n;

@@ -58,6 +58,8 @@ int64_t instruction_rows(const program::Tile& fragment);
 /// 16 rows of one.
 int64_t row_instructions(const program::Tile& fragment);
 int64_t column_instructions(const program::Tile& fragment);
+/// Halves of an instruction's rows that a fragment has: 1 for one of eight rows.
+int64_t halves_of_rows(const program::Tile& fragment);
 
 /// The first of the eight rows of a fragment that the warp holds in half (i32) of instruction `i`
 /// (i32) along the rows, in the block's tile, i32.

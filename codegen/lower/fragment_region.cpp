@@ -49,7 +49,7 @@ void FragmentRegion::evaluate() {
 
 void FragmentRegion::body(Predication predication) {
   builder_.unrolled("i", row_instructions(tile_), [&](ExprId i) {
-    builder_.unrolled("half", 2, [&](ExprId half) {
+    builder_.unrolled("half", halves_of_rows(tile_), [&](ExprId half) {
       // What is stored through shared memory is stored before more is collected there.
       const int64_t columns = tile_.columns.extent;
       const int64_t collected = staged_.empty() ? columns : staged_.row_columns();

@@ -13,6 +13,7 @@
 #include "codegen/lower/operand_copies.h"
 #include "codegen/lower/program_scope.h"
 #include "codegen/lower/row_region.h"
+#include "codegen/lower/slice_product.h"
 #include "codegen/lower/tensor_copies.h"
 #include "codegen/lower/tile_lowering.h"
 #include "codegen/protocol/async_protocol.h"
@@ -261,6 +262,8 @@ class ProgramLowering {
                   produce(pipeline);
                 } else if (role_ == Role::kConsumer) {
                   consume(pipeline);
+                } else if (pipeline.slice_warps > 0) {
+                  slices_.emplace(scope_, tiles_, pipeline).multiply();
                 } else {
                   lower(pipeline);
                 }
@@ -274,6 +277,10 @@ class ProgramLowering {
                 } else {
                   FragmentProduct(scope_, contract).add(stage_);
                 }
+              },
+              [&](const program::Merge& merge) {
+                slices_->put(merge);
+                merge_ = &merge;
               },
               [&](const program::Handover& handover) { FragmentHandover(scope_, handover).put(); },
               [&](const program::Region& region) {
@@ -299,7 +306,23 @@ class ProgramLowering {
     }
     if (nest.binding != program::Binding::kBlock) {
       enter_parts(nest);
-      steps(nest.body);
+      if (merge_ == nullptr) {
+        steps(nest.body);
+        return;
+      }
+      // The first warps take the parts of the tile, one each.
+      int64_t parts = 1;
+      for (const program::Loop& loop : nest.loops)
+        parts *= divided_up(block_steps_.at(loop.axis), loop.step);
+      const auto evaluate = [&] {
+        slices_->take(*merge_);
+        steps(nest.body);
+      };
+      if (parts * kWarp == program_.threads) {
+        evaluate();
+      } else {
+        builder_.when(builder_.less(scope_.thread, scope_.i32(parts * kWarp)), evaluate);
+      }
       return;
     }
     const ExprId index = builder_.special(kir::Special::kBlockIndex);
@@ -426,7 +449,8 @@ class ProgramLowering {
 
   void declare_fragment(TileId id) {
     const program::Tile& tile = program_.tiles[id];
-    if (tile.place == program::Place::kShared) return;
+    if (tile.place != program::Place::kFragment && tile.place != program::Place::kGroupFragment)
+      return;
     const int64_t groups =
         row_instructions(tile) * column_instructions(tile) * kir::Mma::kAccumulatorGroups;
     const VarId var =
@@ -580,6 +604,10 @@ class ProgramLowering {
   ExprId stage_;                           ///< The pipeline's current stage, i32.
   ExprId begin_;                           ///< Of its part of the pipeline's axis, i64.
   kir::ParamId blocks_;                    ///< Of the grid.
+
+  // Where warps take parts of the contracted axis in turns:
+  std::optional<SliceProduct> slices_;
+  const program::Merge* merge_ = nullptr;
 
   // With a producer:
   Role role_ = Role::kAll;

@@ -7,6 +7,32 @@ namespace sinter {
 using kir::ExprId;
 using kir::VarId;
 
+ExprId offset_along(const ProgramScope& scope, const TensorAccess& operand, program::AxisId id,
+                    ExprId index) {
+  kir::KernelBuilder& builder = scope.builder;
+  const program::Axis& axis = scope.program.axes[id];
+  ExprId offset = scope.i64(0);
+  for (size_t i = axis.sizes.size(); i-- > 0;) {
+    // The outermost loop takes what is left.
+    const ExprId coordinate = i == 0 ? index : scope.remainder(index, axis.sizes[i]);
+    if (const int64_t stride = operand.strides[axis.first_loop + i]; stride != 0)
+      offset = builder.add(offset, builder.mul(coordinate, scope.i64(stride)));
+    if (i > 0) index = builder.div(index, scope.i64(axis.sizes[i]));
+  }
+  return offset;
+}
+
+ExprId operand_element(const ProgramScope& scope, const TensorAccess& operand, program::AxisId own,
+                       program::AxisId contracted, ExprId index) {
+  ExprId element =
+      scope.builder.add(scope.i64(operand.offset), offset_along(scope, operand, own, index));
+  for (const auto& [axis, begin] : scope.begins) {
+    if (axis != own && axis != contracted)
+      element = scope.builder.add(element, offset_along(scope, operand, axis, begin));
+  }
+  return element;
+}
+
 OperandCopies::OperandCopies(const ProgramScope& scope, const TileLowering& tiles,
                              const program::Copy& copy)
     : scope_(scope),
@@ -21,19 +47,6 @@ OperandCopies::OperandCopies(const ProgramScope& scope, const TileLowering& tile
   own_ = contracted_is_inner_ ? tile_.rows.axis : tile_.columns.axis;
   contracted_ = contracted_is_inner_ ? tile_.columns.axis : tile_.rows.axis;
   accesses_ = divided_up(elements_of(tile_) / copy.width, scope.program.threads);
-}
-
-ExprId OperandCopies::offset_along(program::AxisId id, ExprId index) const {
-  const program::Axis& axis = scope_.program.axes[id];
-  ExprId offset = scope_.i64(0);
-  for (size_t i = axis.sizes.size(); i-- > 0;) {
-    // The outermost loop takes what is left.
-    const ExprId coordinate = i == 0 ? index : scope_.remainder(index, axis.sizes[i]);
-    if (const int64_t stride = operand_.strides[axis.first_loop + i]; stride != 0)
-      offset = builder_.add(offset, builder_.mul(coordinate, scope_.i64(stride)));
-    if (i > 0) index = builder_.div(index, scope_.i64(axis.sizes[i]));
-  }
-  return offset;
 }
 
 OperandCopies::Access OperandCopies::access(ExprId number) {
@@ -53,12 +66,7 @@ OperandCopies::Access OperandCopies::access(ExprId number) {
       builder_.sub(scope_.extents.at(own_), scope_.i64(contracted_is_inner_ ? 1 : copy_.width));
   const ExprId index = builder_.min(
       builder_.add(scope_.begins.at(own_), scope_.wide(contracted_is_inner_ ? row : column)), last);
-  ExprId source = builder_.add(scope_.i64(operand_.offset), offset_along(own_, index));
-  for (const auto& [axis, begin] : scope_.begins) {
-    if (axis != own_ && axis != contracted_)
-      source = builder_.add(source, offset_along(axis, begin));
-  }
-  return {.source = source, .target = target};
+  return {.source = operand_element(scope_, operand_, own_, contracted_, index), .target = target};
 }
 
 void OperandCopies::declare() {
@@ -87,7 +95,7 @@ void OperandCopies::copy(ExprId begin, ExprId stage) {
                           : builder_.div(number, scope_.i32(in_row));
     const ExprId index = builder_.add(begin, scope_.wide(at));
     const ExprId source = builder_.add(builder_.element(sources_, i, scope_.i32(0)),
-                                       offset_along(contracted_, index));
+                                       offset_along(scope_, operand_, contracted_, index));
     const ExprId target = builder_.add(stage_begin, builder_.element(targets_, i, scope_.i32(0)));
     // Elements beyond the end of the contracted axis are zeros.
     const ExprId inside =

@@ -5,6 +5,14 @@
 
 namespace sinter {
 
+/// Element offset of an index (i64) along an axis of an operand of the contraction, i64.
+kir::ExprId offset_along(const ProgramScope& scope, const TensorAccess& operand,
+                         program::AxisId axis, kir::ExprId index);
+/// Element (i64) of an operand at an index (i64) along its own axis, at the start of the contracted
+/// axis, in the block's part of all other axes.
+kir::ExprId operand_element(const ProgramScope& scope, const TensorAccess& operand,
+                            program::AxisId own, program::AxisId contracted, kir::ExprId index);
+
 /// Lowers the copies of one operand of a contraction into its tile in shared memory. Each thread
 /// copies every `threads`-th access of the tile.
 class OperandCopies {
@@ -27,8 +35,6 @@ class OperandCopies {
     kir::ExprId target;  ///< Its element in a stage of the tile, i32.
   };
   [[nodiscard]] Access access(kir::ExprId number);
-  /// Element offset of an index (i64) along an axis, i64.
-  [[nodiscard]] kir::ExprId offset_along(program::AxisId axis, kir::ExprId index) const;
   void copy_plain(kir::ExprId index, kir::ExprId target, kir::ExprId inside);
 
   const ProgramScope& scope_;

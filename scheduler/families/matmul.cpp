@@ -397,6 +397,45 @@ std::optional<Rejection> check_groups(const SegmentFacts& facts, const Schedule&
   return std::nullopt;
 }
 
+/// Checks what schedules need besides whose warps take parts of the contracted axis in turns.
+std::optional<Rejection> check_slices(const SegmentFacts& facts, const Schedule& schedule) {
+  const auto& own = std::get<MatmulParameters>(schedule.parameters);
+  const auto broken = [&](std::string rule, int64_t value, int64_t limit, std::string unit,
+                          std::string remedy) {
+    return rejected(schedule, std::move(rule), value, limit, std::move(unit), std::move(remedy));
+  };
+  if (own.slice_warps < 0 || own.slice_warps * kWarp != schedule.threads_per_row ||
+      has_producer(own))
+    return broken("all warps of a block take parts of the contracted axis, and no producer",
+                  own.slice_warps, schedule.threads_per_row / kWarp, "warps",
+                  "use 32 threads for each of slice_warps, and consumer_registers 0");
+  if (facts.has_reduction())
+    return broken("warps that merge a tile have eight columns of its rows", facts.space.columns,
+                  program::MatrixShape{}.n, "columns", "use slice_warps 0");
+  if (unit_of(facts) != program::Unit::kMatrix)
+    return broken("lanes multiply what is in shared memory", own.slice_warps, 0, "warps",
+                  "use slice_warps 0");
+  const int64_t contracted = facts.space.contraction->contracted();
+  constexpr int64_t kMost = int64_t{1} << 30;  // Rounds of the last warp do not overflow an i32.
+  if (contracted == 0 || contracted > kMost)
+    return broken("parts of the contracted axis are counted as i32, and an empty one has none",
+                  contracted, kMost, "elements", "use slice_warps 0");
+  for (const bool of_rows : {true, false}) {
+    const program::OperandCopy copy = program::operand_copy(facts, of_rows);
+    const TensorAccess& access =
+        of_rows ? facts.space.contraction->rows : facts.space.contraction->columns;
+    const int64_t bytes = copy.contracted_is_inner ? copy.width * access.element_bytes : 0;
+    if (bytes != program::kChunkBytes) {
+      Rejection rejection =
+          broken("lanes load 16 bytes along the contracted axis", bytes, program::kChunkBytes,
+                 "bytes", "use slice_warps 0, or a contracted axis of multiples of 16 bytes");
+      rejection.at = access.value;
+      return rejection;
+    }
+  }
+  return std::nullopt;
+}
+
 std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedule& schedule,
                                         const DeviceLimits& limits) {
   if (auto rejection = check_vector_width(schedule)) return rejection;
@@ -430,7 +469,10 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
       return broken("a tile has from 1 to 256 elements along each axis", extent, kMostTile,
                     "elements", "set tile_rows, tile_columns and tile_depth");
   }
-  const int64_t warps = schedule.threads_per_row / kWarp;
+  if (own.slice_warps != 0) {
+    if (auto rejection = check_slices(facts, schedule)) return rejection;
+  }
+  const int64_t warps = own.slice_warps > 0 ? 1 : schedule.threads_per_row / kWarp;
   if (own.row_warps < 1 || warps % own.row_warps != 0 || own.tile_rows % own.row_warps != 0 ||
       own.tile_columns % (warps / own.row_warps) != 0)
     return broken("a block's tile does not split evenly over its warps", own.row_warps, warps,
@@ -672,6 +714,7 @@ class ProgramBuilder {
     add_axes();
     const program::Span rows{.axis = m_, .extent = own_.tile_rows};
     const program::Span columns{.axis = n_, .extent = own_.tile_columns};
+    if (own_.slice_warps > 0) return sliced(rows, columns);
     const program::TileId left = operand("left", true, rows);
     const program::TileId right = operand("right", false, columns);
     const int64_t column_warps = schedule_.threads_per_row / kWarp / own_.row_warps;
@@ -735,6 +778,81 @@ class ProgramBuilder {
   }
 
  private:
+  /// Warps that take parts of the contracted axis in turns.
+  program::Program sliced(const program::Span& rows, const program::Span& columns) {
+    const program::TileId left = lines("left", true, rows, 1);
+    const program::TileId right = lines("right", false, columns, own_.pipeline_stages);
+    const DType type = facts_.fusion.values[contraction_.value].type;
+    const program::TileId slice = out_.tiles.push_back({.name = "slice",
+                                                        .type = type,
+                                                        .place = program::Place::kSlice,
+                                                        .rows = rows,
+                                                        .columns = columns});
+    const program::TileId slices = out_.tiles.push_back({.name = "slices",
+                                                         .type = type,
+                                                         .place = program::Place::kShared,
+                                                         .rows = rows,
+                                                         .columns = columns,
+                                                         .stages = own_.slice_warps});
+    // Eight rows and columns for each warp that evaluates.
+    part_rows_ = {.axis = m_, .extent = program::kFragmentRows};
+    part_columns_ = {.axis = n_, .extent = program::MatrixShape{}.n};
+    const program::TileId sum = out_.tiles.push_back({.name = "sum",
+                                                      .type = type,
+                                                      .place = program::Place::kFragment,
+                                                      .rows = part_rows_,
+                                                      .columns = part_columns_});
+    const program::StepId contract =
+        out_.steps.push_back(program::Contract{.precision = contract_op(facts_).precision,
+                                               .accumulator = slice,
+                                               .left = left,
+                                               .right = right});
+    const program::StepId pipeline =
+        out_.steps.push_back(program::Pipeline{.loop = {.axis = k_, .step = own_.tile_depth},
+                                               .stages = own_.pipeline_stages,
+                                               .slice_warps = own_.slice_warps,
+                                               .copies = std::move(copies_),
+                                               .body = {contract}});
+    const program::StepId merge =
+        out_.steps.push_back(program::Merge{.slice = slice, .through = slices, .fragment = sum});
+    const program::StepId region = in_parts(program::Region{.tile = sum,
+                                                            .value = contraction_.value,
+                                                            .width = schedule_.vector_width,
+                                                            .kept = {},
+                                                            .exchange_bytes = 0,
+                                                            .staged = {}});
+    out_.body.push_back(out_.steps.push_back(program::Nest{.binding = program::Binding::kBlock,
+                                                           .loops = loops_of_blocks(),
+                                                           .group = kRowTilesOfGroup,
+                                                           .body = {pipeline, merge, region}}));
+    return std::move(out_);
+  }
+
+  /// Lines of an operand in registers.
+  program::TileId lines(const char* name, bool of_rows, const program::Span& span, int64_t stages) {
+    const TensorAccess& access = of_rows ? contraction_.rows : contraction_.columns;
+    const program::TileId tile =
+        out_.tiles.push_back({.name = name,
+                              .type = facts_.fusion.values[access.value].type,
+                              .place = program::Place::kLines,
+                              .rows = span,
+                              .columns = {.axis = k_, .extent = own_.tile_depth},
+                              .stages = stages});
+    copies_.push_back(
+        out_.steps.push_back(program::Copy{.tile = tile,
+                                           .of_rows = of_rows,
+                                           .kind = program::CopyKind::kDirect,
+                                           .width = program::kChunkBytes / access.element_bytes,
+                                           .evict_first = evicts_first(of_rows)}));
+    return tile;
+  }
+
+  /// True where one tile reads the operand and the schedule lets it leave L2 first.
+  [[nodiscard]] bool evicts_first(bool of_rows) const {
+    return schedule_.read_priority == ReadPriority::kEvictFirst &&
+           of_rows == has_all_columns(facts_, schedule_);
+  }
+
   /// Columns of an instruction of a warp group; 0: all of its part. Beside the warps of a wide
   /// epilogue the launch leaves too few registers for the widest instruction.
   [[nodiscard]] int64_t instruction_columns() const {
@@ -803,14 +921,12 @@ class ProgramBuilder {
          .stages = own_.pipeline_stages,
          .line = copy.kind == program::CopyKind::kTensor ? copy.width : 0,
          .in_order = unit_of(facts_) == program::Unit::kLane && !copy.contracted_is_inner});
-    copies_.push_back(out_.steps.push_back(
-        program::Copy{.tile = tile,
-                      .of_rows = of_rows,
-                      .kind = copy.kind,
-                      .width = copy.width,
-                      .evict_first = copy.kind == program::CopyKind::kTensor &&
-                                     schedule_.read_priority == ReadPriority::kEvictFirst &&
-                                     of_rows == has_all_columns(facts_, schedule_)}));
+    copies_.push_back(out_.steps.push_back(program::Copy{
+        .tile = tile,
+        .of_rows = of_rows,
+        .kind = copy.kind,
+        .width = copy.width,
+        .evict_first = copy.kind == program::CopyKind::kTensor && evicts_first(of_rows)}));
     return tile;
   }
 
@@ -1131,6 +1247,19 @@ double products_time(const ProductTimes& times, const program::Program& program,
          behind_us;
 }
 
+/// Memory time of blocks whose warps load straight into registers, as a multiple of that at the
+/// full rate. Little's law, both limits joined as a 2-norm: what is on its way arrives once in a
+/// latency of loaded memory. The last wave of blocks has less on its way.
+double slowdown_of_waves(double blocks, double beside, double in_flight,
+                         const DeviceLimits& limits) {
+  const double waves = blocks / (beside * static_cast<double>(limits.sm_count));
+  const double full = std::floor(waves);
+  const double rest = waves - full;
+  const double needed = limits.bytes_in_flight_per_sm / in_flight;
+  const double last = rest > 0.0 ? rest * std::hypot(1.0, needed / rest) : 0.0;
+  return (full * std::hypot(1.0, needed) + last) / waves;
+}
+
 Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
                            const program::Program& program, const Stage& stage,
                            const ResourceEstimate& estimate, const DeviceLimits& limits) {
@@ -1143,16 +1272,16 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
   const double elements =
       static_cast<double>(facts.space.rows) * static_cast<double>(facts.space.columns);
 
+  const auto& own = std::get<MatmulParameters>(schedule.parameters);
   Prediction out;
   out.launch_us = constants.launch_us + constants.ramp_us;
-  out.memory_us = memory_time(limits, static_cast<double>(facts.bytes_read),
-                              static_cast<double>(facts.bytes_written),
-                              program.producer ? schedule.read_priority : ReadPriority::kNormal);
+  out.memory_us = memory_time(
+      limits, static_cast<double>(facts.bytes_read), static_cast<double>(facts.bytes_written),
+      program.producer || own.slice_warps > 0 ? schedule.read_priority : ReadPriority::kNormal);
   if (blocks <= 0.0) {
     out.total_us = out.launch_us + out.memory_us;
     return out;
   }
-  const auto& own = std::get<MatmulParameters>(schedule.parameters);
   // The SM with most blocks decides when the kernel ends.
   const double of_sm = program.producer ? std::ceil(blocks / static_cast<double>(estimate.blocks))
                                         : std::ceil(blocks / sms);
@@ -1161,7 +1290,8 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
   // Little's law: what is on its way arrives once in a latency of loaded memory. Both limits join
   // as a 2-norm.
   const double in_flight = std::max(traffic.outstanding_bytes * beside, 1.0);
-  out.memory_us *= std::hypot(1.0, limits.bytes_in_flight_per_sm / in_flight);
+  out.memory_us *= own.slice_warps > 0 ? slowdown_of_waves(blocks, beside, in_flight, limits)
+                                       : std::hypot(1.0, limits.bytes_in_flight_per_sm / in_flight);
   // Few SMs do not reach the rate of memory: 64 of an H200 take 60 us for 117 MB, 128 take 42 us.
   out.memory_us = std::max(out.memory_us, static_cast<double>(facts.bytes_read) /
                                               (limits.l2_bytes_per_clock * clocks_per_us * busy));
@@ -1213,6 +1343,14 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
     out.block_latency_us = 2.0 * constants.memory_wait_ns / 1000.0;
     out.exposed_us = out.block_latency_us + std::max(0.0, products_us - bound_us);
     out.total_us = out.launch_us + out.block_latency_us + std::max(products_us, bound_us);
+    return out;
+  }
+  if (own.slice_warps > 0) {
+    // While one block merges its slices and the next one begins, others of the SM load.
+    out.block_latency_us = 2.0 * constants.memory_wait_ns / 1000.0;
+    const double exposed = beside > 1.0 ? 1.0 : of_sm;
+    out.exposed_us = exposed * out.block_latency_us;
+    out.total_us = out.launch_us + std::max(out.memory_us, computed_us) + out.exposed_us;
     return out;
   }
   out.block_latency_us = waits_us + stores_us + 2.0 * constants.memory_wait_ns / 1000.0;
@@ -1267,6 +1405,7 @@ class Proposer {
       }
     }
     if (limits_.has_wgmma) offer_groups();
+    offer_slices();
     if (proposal_.candidates.empty() && nearest_) proposal_.rejections.push_back(*nearest_);
     return std::move(proposal_);
   }
@@ -1313,6 +1452,32 @@ class Proposer {
     }
   }
 
+  /// What one tile reads need not stay in L2.
+  [[nodiscard]] ReadPriority priority_of_one_tile() const {
+    return read_priority(facts_, limits_) == ReadPriority::kEvictFirst ? ReadPriority::kEvictFirst
+                                                                       : ReadPriority::kNormal;
+  }
+
+  /// Few rows, whose weights take all of the time. Enough loads of a warp are on their way at once,
+  /// and blocks on each SM that load while others merge.
+  void offer_slices() {
+    if (rows_ > program::kFragmentRows || facts_.has_reduction()) return;
+    constexpr int64_t kThreadsOfSm = 512;
+    for (const auto& [columns, stages] : {std::pair{8, 8}, {8, 4}, {16, 4}}) {
+      for (const int64_t warps : {4, 8}) {
+        Schedule schedule = schedule_of({.tile_rows = program::kFragmentRows,
+                                         .tile_columns = columns,
+                                         .row_warps = 1,
+                                         .column_warps = warps},
+                                        program::kLineBytes, stages);
+        std::get<MatmulParameters>(schedule.parameters).slice_warps = warps;
+        schedule.min_blocks_per_sm = kThreadsOfSm / (warps * kWarp);
+        schedule.read_priority = priority_of_one_tile();
+        offer(std::move(schedule));
+      }
+    }
+  }
+
   /// Blocks that share the columns: one, or as many as rows that are reduced take, or twice as
   /// many.
   [[nodiscard]] std::vector<int64_t> cluster_sizes(const BlockTile& shape) const {
@@ -1343,11 +1508,8 @@ class Proposer {
     schedule.persistent_blocks = std::min(schedule.persistent_blocks, program::tile_count(program));
     // Two stages and what is in shared memory beside them, then as many more as fit.
     const int64_t two_stages = program::shared_bytes(program);
-    // What is read by one tile only need not stay in L2.
-    if (rows_ <= own.tile_rows || has_all_columns(facts_, schedule)) {
-      if (read_priority(facts_, limits_) == ReadPriority::kEvictFirst)
-        schedule.read_priority = ReadPriority::kEvictFirst;
-    }
+    if (rows_ <= own.tile_rows || has_all_columns(facts_, schedule))
+      schedule.read_priority = priority_of_one_tile();
     own.pipeline_stages = 3;
     const int64_t stage = program::shared_bytes(matmul_program(facts_, schedule)) - two_stages;
     const int64_t left = limits_.shared_bytes_per_block - two_stages;

@@ -14,6 +14,7 @@
 #include "scheduler/families/matmul.h"
 #include "scheduler/families/multi_wave.h"
 #include "scheduler/families/schedule_verifier.h"
+#include "scheduler/program/shared_layout.h"
 #include "scheduler/schedule/accumulators.h"
 #include "scheduler/schedule/pipeline.h"
 #include "scheduler/schedule/row_schedule.h"
@@ -160,7 +161,9 @@ class Draw {
     out.row_access = out.vector_width == 1 ? RowAccess::kScalar : RowAccess::kAligned;
     out.read_priority = one_of({ReadPriority::kNormal, ReadPriority::kEvictFirst});
     own.pipeline_stages = 2 + below(4);
-    if (limits_.has_wgmma && below(2) == 0) {
+    if (!facts_.has_reduction() && below(3) == 0) {
+      draw_slices(out, own);
+    } else if (limits_.has_wgmma && below(2) == 0) {
       draw_tile_of_groups(out, own);
     } else {
       draw_tile_of_warps(out, own);
@@ -181,6 +184,17 @@ class Draw {
             ? 1
             : power_of_two(std::min(kMostWarps / own.row_warps, own.tile_columns / kLeastTile));
     out.threads_per_row = kWarp * own.row_warps * column_warps;
+  }
+
+  /// Tiles of up to 32 rows and 64 columns, whose lines warps take in turns.
+  void draw_slices(Schedule& out, MatmulParameters& own) {
+    constexpr int64_t kLeastTile = 8;
+    constexpr int64_t kMostWarps = 16;
+    own.slice_warps = power_of_two(kMostWarps);
+    own.tile_rows = kLeastTile * power_of_two(4);
+    own.tile_columns = kLeastTile * power_of_two(kLeastTile);
+    own.tile_depth = program::kLineBytes / facts_.space.contraction->rows.element_bytes;
+    out.threads_per_row = kWarp * own.slice_warps;
   }
 
   /// A producer, and one or two warp groups that share the rows or the columns of a tile, or have

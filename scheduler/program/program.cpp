@@ -17,6 +17,10 @@ std::string_view text_of(Place place) {
       return "fragment";
     case Place::kGroupFragment:
       return "group_fragment";
+    case Place::kLines:
+      return "lines";
+    case Place::kSlice:
+      return "slice";
   }
   unreachable();
 }
@@ -24,6 +28,8 @@ std::string_view text_of(Place place) {
 int64_t threads_of(Place place) {
   switch (place) {
     case Place::kFragment:
+    case Place::kLines:
+    case Place::kSlice:
       return kWarp;
     case Place::kGroupFragment:
       return kWarpGroup;
@@ -55,6 +61,8 @@ std::string_view text_of(CopyKind kind) {
       return "plain";
     case CopyKind::kTensor:
       return "tensor";
+    case CopyKind::kDirect:
+      return "direct";
   }
   unreachable();
 }
@@ -67,6 +75,7 @@ MatrixShape matrix_shape(const Program& program, const Contract& contract) {
   const int64_t k = kBytesOfK / element_bytes;
   if (accumulator.place == Place::kGroupFragment)
     return {.m = 64, .n = accumulator.line_columns(), .k = k};
+  if (accumulator.place == Place::kSlice) return {.m = 8, .n = 4, .k = 2 * k};
   return {.m = 16, .n = 8, .k = k};
 }
 
@@ -134,7 +143,10 @@ class Printer {
     line("}");
   }
   void print(const Pipeline& pipeline) {
-    line(fmt::format("pipeline {} stages {} {{", text(pipeline.loop), pipeline.stages));
+    line(fmt::format("pipeline {} stages {}{} {{", text(pipeline.loop), pipeline.stages,
+                     pipeline.slice_warps > 0
+                         ? fmt::format(" in turns of {} warps", pipeline.slice_warps)
+                         : ""));
     block(pipeline.copies);
     line("} do {");
     block(pipeline.body);
@@ -152,6 +164,10 @@ class Printer {
                          ? ""
                          : fmt::format(" {}", sinter::text_of(contract.precision)),
                      name(contract.accumulator), name(contract.left), name(contract.right)));
+  }
+  void print(const Merge& merge) {
+    line(fmt::format("merge %{} = %{} through %{}", name(merge.fragment), name(merge.slice),
+                     name(merge.through)));
   }
   void print(const Handover& handover) {
     line(fmt::format("hand over {} of %{} in %{}", handover.value, name(handover.fragment),

@@ -54,6 +54,11 @@ enum class Place : uint8_t {
   kShared,         ///< Shared memory of a block.
   kFragment,       ///< Registers of a warp, as its matrix instructions (mma.sync) give them.
   kGroupFragment,  ///< Registers of a warp group, as its matrix instructions (wgmma) give them.
+  /// Registers of a warp, as loads of whole lines give them: 16 bytes of a line a lane.
+  kLines,
+  /// Registers of a warp, as its matrix instructions (mma.sync) give the products of such lines
+  /// (codegen/lower/slice_product.h).
+  kSlice,
 };
 std::string_view text_of(Place place);
 /// Threads whose registers hold a fragment together. Needs: a place in registers.
@@ -128,6 +133,9 @@ struct Nest {
 struct Pipeline {
   Loop loop;
   int64_t stages = 2;
+  /// Sliced K: so many warps take the iterations in turns, `stages` of them at once, each with
+  /// tiles and sums of its own. 0: all warps work on each iteration.
+  int64_t slice_warps = 0;
   Steps copies{}, body{};
   friend bool operator==(const Pipeline&, const Pipeline&) = default;
 };
@@ -137,19 +145,20 @@ enum class CopyKind : uint8_t {
   kPlain,   ///< Through registers, an element at a time: for operands that are strided or not
             ///< aligned to 4 bytes.
   kTensor,  ///< By a tensor map, a box of lines at once (operand_map.h). Only by a producer.
+  kDirect,  ///< Into registers of the warp that multiplies, 16 bytes a lane.
 };
 std::string_view text_of(CopyKind kind);
 
-/// Fills a tile in shared memory from an operand of the contraction. Elements beyond the end of a
-/// contracted axis become 0; of elements beyond the end of any other axis the values are
-/// unspecified, and 0 in copies by a tensor map.
+/// Fills a tile from an operand of the contraction, in shared memory or, of lines, in registers.
+/// Elements beyond the end of a contracted axis become 0; of elements beyond the end of any other
+/// axis the values are unspecified, and 0 in copies by a tensor map.
 struct Copy {
   TileId tile;
   bool of_rows = true;  ///< The operand of the rows, or the one of the columns.
   CopyKind kind = CopyKind::kAsync;
   int64_t width = 1;  ///< Elements of one access; of a tensor map, those of a line.
-  /// Lines that the copy brings to L2 leave it before those that it held. Only by a tensor map:
-  /// other asynchronous copies carry no priority (codegen/device/async_copy.cuh).
+  /// Lines that the copy brings to L2 leave it before those that it held. Not of kAsync, which
+  /// carries no priority (codegen/device/async_copy.cuh).
   bool evict_first = false;
   friend bool operator==(const Copy&, const Copy&) = default;
 };
@@ -169,6 +178,13 @@ struct Contract {
   ContractPrecision precision = ContractPrecision::kIeee;
   TileId accumulator, left, right;
   friend bool operator==(const Contract&, const Contract&) = default;
+};
+
+/// Adds the slices of all warps in the order of the warps, through a tile in shared memory that has
+/// a copy for each of them, into the fragments of those that evaluate the block's tile.
+struct Merge {
+  TileId slice, through, fragment;
+  friend bool operator==(const Merge&, const Merge&) = default;
 };
 
 /// Evaluates a value at each element of a fragment, which holds what it is computed from, and puts
@@ -208,7 +224,7 @@ struct Region {
   friend bool operator==(const Region&, const Region&) = default;
 };
 
-using Step = std::variant<Nest, Pipeline, Copy, Contract, Handover, Region>;
+using Step = std::variant<Nest, Pipeline, Copy, Contract, Merge, Handover, Region>;
 
 /// Warp groups whose first warp only starts the copies of pipelines. The other warp groups wait
 /// for them. Registers per thread are passed from the one to the others when the kernel begins
@@ -243,8 +259,8 @@ struct MatrixShape {
   friend bool operator==(const MatrixShape&, const MatrixShape&) = default;
 };
 /// Of the instructions of a contraction. k elements are 32 bytes. An instruction of a warp has 16
-/// rows and 8 columns. One of a warp group has 64 rows and the columns of a line of the
-/// accumulator.
+/// rows and 8 columns; in a slice 8 and 4, of which it has both halves of a line. One of a warp
+/// group has 64 rows and the columns of a line of the accumulator.
 MatrixShape matrix_shape(const Program& program, const Contract& contract);
 
 /// Columns that an instruction of a warp group can have, for all types of operands.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -57,7 +58,10 @@ class Walk {
 
   void enter(const Pipeline& pipeline, Times times) {
     const IdVector<AxisId, int64_t> outside = extents_;
-    times.iterations *= enter(pipeline.loop);
+    const double count = enter(pipeline.loop);
+    const auto warps = static_cast<double>(std::max<int64_t>(pipeline.slice_warps, 1));
+    times.iterations *= std::ceil(count / warps);
+    times.parts *= warps;
     steps(pipeline.copies, times);
     steps(pipeline.body, times);
     extents_ = outside;
@@ -157,8 +161,10 @@ class Checker {
     }
     const int64_t threads = nest.binding == Binding::kWarp ? kWarp : kWarpGroup;
     const int64_t of_tile = program_.threads / std::max<int64_t>(tiles_at_once(program_), 1);
-    require(parts * threads == of_tile, "warps and parts of a tile differ in number",
-            parts * threads, of_tile, "threads",
+    // Warps with slices of a tile all have it; what follows takes no more of them than there are.
+    const bool fits =
+        slice_warps(program_) > 0 ? parts * threads <= of_tile : parts * threads == of_tile;
+    require(fits, "warps and parts of a tile differ in number", parts * threads, of_tile, "threads",
             fmt::format("use {} threads for each part", threads));
   }
 
@@ -201,6 +207,10 @@ class Checker {
   void check_step(const Pipeline& pipeline) {
     require(pipeline.stages >= 2, "a pipeline has two stages at least", pipeline.stages, 2,
             "stages", "use more pipeline_stages");
+    const int64_t warps = program_.threads / kWarp;
+    require(pipeline.slice_warps == 0 || (pipeline.slice_warps == warps && !program_.producer),
+            "all warps of a block take parts of the contracted axis, and no producer",
+            pipeline.slice_warps, warps, "warps", "use 32 threads for each of slice_warps");
   }
 
   void check_step(const Copy& copy) {
@@ -209,6 +219,16 @@ class Checker {
     require((copy.kind == CopyKind::kTensor) == program_.producer.has_value(),
             "a producer copies by tensor maps, and nothing else does", bytes, 0, "bytes",
             "use tensor copies in a program with a producer");
+    require((copy.kind == CopyKind::kDirect) == (tile.place == Place::kLines),
+            "registers take lines of an operand, and shared memory all else", bytes, 0, "bytes",
+            "use direct copies where warps take parts of the contracted axis in turns");
+    if (copy.kind == CopyKind::kDirect) {
+      require(bytes == kChunkBytes && tile.columns.extent * bytes_of(tile.type) == kLineBytes,
+              "a direct copy brings a line of 128 bytes, 16 bytes a lane",
+              tile.columns.extent * bytes_of(tile.type), kLineBytes, "bytes",
+              "use a tile_depth of 128 bytes, and operands that are aligned to 16 bytes");
+      return;
+    }
     if (copy.kind == CopyKind::kTensor) {
       require(copy.width == tile.line_columns() && bytes <= kLineBytes,
               "a tensor map copies whole lines of at most 128 bytes", bytes, kLineBytes, "bytes",
@@ -232,6 +252,13 @@ class Checker {
     const MatrixShape shape = matrix_shape(program_, contract);
     const bool of_group = sum.place == Place::kGroupFragment;
     const bool by_lanes = contract.unit == Unit::kLane;
+    const bool of_slice = sum.place == Place::kSlice;
+    require(of_slice == (left.place == Place::kLines) && of_slice == (right.place == Place::kLines),
+            "products of lines in registers are slices of a sum, and no others", of_slice ? 1 : 0,
+            1, "slices", "let all warps or none have a slice");
+    require(!of_slice || contract.precision != ContractPrecision::kTf32x3,
+            "lines in registers are not split into two TF32 numbers", 3, 1, "products",
+            "use slice_warps 0");
     require(!by_lanes || contract.fn != ContractFn::kLogSumExp,
             "lanes keep one value of each accumulator", 2, 1, "values",
             "use the composite: maxima, exponentials and a sum of products");
@@ -255,11 +282,12 @@ class Checker {
               "no matrix instruction of a warp group has so many columns", shape.n,
               kGroupColumns.back(), "columns", "use 32, 64, 128 or 256 columns for each group");
     } else {
-      // One matrix load gives the columns of two instructions.
+      // One matrix load gives the columns of two instructions. The fragments of a tile that slices
+      // are merged into have eight columns.
       const int64_t together = by_lanes ? shape.n : 2 * shape.n;
       require(sum.columns.extent % together == 0,
               "a warp's columns are not pairs of matrix instructions", sum.columns.extent, together,
-              "columns", "use a multiple of 16 columns for each warp");
+              "columns", fmt::format("use a multiple of {} columns for each warp", together));
     }
     for (const Tile* operand : {&left, &right}) {
       const bool is_left = operand == &left;
@@ -284,6 +312,21 @@ class Checker {
               "elements of less than 2 bytes are not transposed on their way to registers",
               bytes_of(operand->type), 2, "bytes", "let the contracted axis be the inner one");
     }
+  }
+
+  void check_step(const Merge& merge) {
+    const Tile& slice = program_.tiles[merge.slice];
+    const Tile& through = program_.tiles[merge.through];
+    const Tile& fragment = program_.tiles[merge.fragment];
+    require(slice.place == Place::kSlice && fragment.place == Place::kFragment &&
+                through.place == Place::kShared && through.rows == slice.rows &&
+                through.columns == slice.columns && through.type == slice.type,
+            "slices are merged through a tile of their size in shared memory",
+            through.rows.extent * through.columns.extent, slice.rows.extent * slice.columns.extent,
+            "elements", "use a tile of the block's size");
+    require(through.stages == slice_warps(program_), "each warp has a slice of its own",
+            through.stages, slice_warps(program_), "slices",
+            "use a copy of the tile for each warp");
   }
 
   void check_step(const Region& region) {
@@ -377,6 +420,14 @@ int64_t block_count(const Program& program) {
 int64_t tiles_at_once(const Program& program) {
   const Nest* nest = nest_of_blocks(program);
   return nest == nullptr ? 1 : nest->at_once;
+}
+
+int64_t slice_warps(const Program& program) {
+  for (const Step& step : program.steps) {
+    const auto* pipeline = std::get_if<Pipeline>(&step);
+    if (pipeline != nullptr && pipeline->slice_warps > 0) return pipeline->slice_warps;
+  }
+  return 0;
 }
 
 int64_t cluster_size(const Program& program) {
@@ -501,15 +552,20 @@ int64_t fragment_words(const Program& program) {
   int64_t words = 0;
   for (const Tile& tile : program.tiles) {
     if (tile.place == Place::kShared) continue;
-    words += bytes_of_tile(tile) / kRegisterBytes / threads_of(tile.place);
+    // Of the accumulators of an instruction a slice has a quarter.
+    constexpr int64_t kOfSlice = 4;
+    const int64_t copies = tile.place == Place::kSlice   ? kOfSlice
+                           : tile.place == Place::kLines ? tile.stages
+                                                         : 1;
+    words += copies * bytes_of_tile(tile) / kRegisterBytes / threads_of(tile.place);
   }
   int64_t operands = 0;
   for (const Step& step : program.steps) {
     const auto* contract = std::get_if<Contract>(&step);
     if (contract == nullptr) continue;
     const Tile& sum = program.tiles[contract->accumulator];
-    // Operands of a warp group stay in shared memory.
-    if (sum.place == Place::kGroupFragment) continue;
+    // Operands of a warp group stay in shared memory; lines are tiles of their own.
+    if (sum.place == Place::kGroupFragment || sum.place == Place::kSlice) continue;
     const MatrixShape shape = matrix_shape(program, *contract);
     if (contract->unit == Unit::kLane) {
       operands = std::max(operands, lane_operand_words(program, *contract));
@@ -534,11 +590,17 @@ int64_t fragment_words(const Program& program) {
 
 int64_t copy_words(const Program& program) {
   constexpr int64_t kWordsOfAccess = 3;
+  constexpr int64_t kWordsOfAddress = 2;
   int64_t words = 0;
   for (const Step& step : program.steps) {
     const auto* copy = std::get_if<Copy>(&step);
     if (copy == nullptr || copy->kind == CopyKind::kTensor) continue;
     const int64_t accesses = elements_of(program.tiles[copy->tile]) / copy->width;
+    if (copy->kind == CopyKind::kDirect) {
+      // An address for each access of a warp.
+      words += kWordsOfAddress * divided_up(accesses, kWarp);
+      continue;
+    }
     words += kWordsOfAccess * divided_up(accesses, program.threads);
   }
   return words;
@@ -553,7 +615,16 @@ Traffic traffic(const Program& program) {
       stages_ahead = pipeline->stages - 1;
     } else if (const auto* copy = std::get_if<Copy>(&step)) {
       const Tile& tile = program.tiles[copy->tile];
-      const auto bytes = static_cast<double>(bytes_of_tile(tile));
+      auto bytes = static_cast<double>(bytes_of_tile(tile));
+      if (copy->kind == CopyKind::kDirect) {
+        // Rows beyond the end are not read. Each warp has all of its stages on their way.
+        const int64_t rows = std::min(tile.rows.extent, program.axes[tile.rows.axis].extent);
+        bytes = static_cast<double>(rows * tile.columns.extent * bytes_of(tile.type));
+        out.copied_bytes += times.all() * bytes;
+        out.copied_accesses += times.all() * bytes / kChunkBytes;
+        out.outstanding_bytes += static_cast<double>(slice_warps(program) * tile.stages) * bytes;
+        return;
+      }
       out.copied_bytes += times.all() * bytes;
       if (copy->kind != CopyKind::kTensor) {
         out.copied_accesses +=
@@ -565,7 +636,9 @@ Traffic traffic(const Program& program) {
       const Tile& left = program.tiles[contract->left];
       const int64_t depth = depth_of(program, *contract);
       const MatrixShape shape = matrix_shape(program, *contract);
-      out.products += times.all() * static_cast<double>(elements_of(sum) * depth);
+      // Instructions multiply both halves of lines with each other, of which one half counts.
+      const int64_t halves = sum.place == Place::kSlice ? 2 : 1;
+      out.products += times.all() * static_cast<double>(halves * elements_of(sum) * depth);
       const int64_t of_instruction =
           contract->unit == Unit::kLane ? kWarp : shape.m * shape.n * shape.k;
       out.matrix_instructions += times.all() * static_cast<double>(elements_of(sum) * depth) /
@@ -573,6 +646,7 @@ Traffic traffic(const Program& program) {
       // An instruction of a warp group reads all of its operands. The registers of a warp hold a
       // right operand for all of its rows. Lanes that read the same element count each: shared
       // memory gives a warp 128 bytes in a clock, whether or not they differ.
+      if (sum.place == Place::kSlice) return;
       const bool of_group = sum.place == Place::kGroupFragment;
       const int64_t left_reads = of_group ? sum.columns.extent / shape.n : 1;
       const int64_t right_reads = of_group ? sum.rows.extent / shape.m : 1;

@@ -31,6 +31,9 @@ int64_t tiles_at_once(const Program& program);
 /// Blocks of a cluster; 1: there are none.
 int64_t cluster_size(const Program& program);
 
+/// Warps that take parts of the contracted axis in turns; 0: all warps work on each part.
+int64_t slice_warps(const Program& program);
+
 /// The step that hands tiles over to the warps of the epilogue; null if there are none.
 const Handover* handover_of(const Program& program);
 /// Parts of a tile that are handed over one by one, one for each warp group.
@@ -71,7 +74,7 @@ int64_t copy_words(const Program& program);
 
 /// What a program moves and computes in all.
 struct Traffic {
-  double copied_bytes = 0.0;         ///< From L2 to shared memory.
+  double copied_bytes = 0.0;         ///< From L2 to shared memory, or to registers.
   double copied_accesses = 0.0;      ///< Of one thread each.
   double shared_read_bytes = 0.0;    ///< By matrix loads.
   double matrix_instructions = 0.0;  ///< Of one warp each, or multiply-adds of its lanes.

@@ -93,6 +93,11 @@ struct MatmulParameters {
   /// next one: up to seven, beside the producer's warp. 0: the warp groups evaluate what they have
   /// multiplied.
   int64_t epilogue_warps = 0;
+  /// Sliced K: so many warps take parts of tile_depth elements of the contracted axis in turns,
+  /// each of them for the whole tile, and add what they have in order. Operands go from global
+  /// memory to registers, pipeline_stages parts of a warp at once. 0: all warps multiply each part,
+  /// from shared memory.
+  int64_t slice_warps = 0;
   friend bool operator==(const MatmulParameters&, const MatmulParameters&) = default;
 };
 

@@ -123,6 +123,7 @@ constexpr std::array kFields = {
     family_field<&Schedule::consumer_registers, &WarpSpecialisedParameters::consumer_registers,
                  &MatmulParameters::consumer_registers>("consumer_registers"),
     family_field<&Schedule::epilogue_warps, &MatmulParameters::epilogue_warps>("epilogue_warps"),
+    family_field<&Schedule::slice_warps, &MatmulParameters::slice_warps>("slice_warps"),
     family_field<&Schedule::prefetch_rows, &LoopedParameters::prefetch_rows,
                  &MultiWaveParameters::prefetch_rows>("prefetch_rows"),
     family_field<&Schedule::rows_per_tile, &LoopedParameters::rows_per_tile>("rows_per_tile"),

@@ -108,6 +108,10 @@ struct Schedule {
       return own.epilogue_warps;
     });
   }
+  [[nodiscard]] int64_t slice_warps() const {
+    return field_or(parameters, int64_t{0},
+                    [](const auto& own) -> decltype(own.slice_warps) { return own.slice_warps; });
+  }
   [[nodiscard]] int64_t prefetch_rows() const {
     return field_or(parameters, int64_t{0}, [](const auto& own) -> decltype(own.prefetch_rows) {
       return own.prefetch_rows;

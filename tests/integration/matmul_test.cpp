@@ -76,6 +76,78 @@ TEST(MatmulInterpreterTest, EveryLayoutIsRight) {
   }
 }
 
+/// Warps that take lines of the contracted axis in turns: whole and cut lines, tiles and turns, all
+/// types of matrix instructions, a batch, an epilogue that reads other tensors.
+TEST(MatmulInterpreterTest, SlicesOfTheContractedAxisAreRight) {
+  const auto expect_right = [](std::string_view body, const ExtentValues& extents, DType type,
+                               const MatmulParameters& tile) {
+    const Fusion fusion = parsed(body);
+    const auto planned = plan(fusion, extents, *find_device("H200"), kContracts);
+    ASSERT_TRUE(planned) << planned.error().text();
+    for (const ReadPriority priority : {ReadPriority::kNormal, ReadPriority::kEvictFirst}) {
+      Schedule schedule{.family = std::string(kMatmul),
+                        .parameters = tile,
+                        .threads_per_row = kWarp * tile.slice_warps,
+                        .vector_width = extents.at("N") % 2 == 0 ? 2 : 1};
+      schedule.read_priority = priority;
+      if (schedule.vector_width == 1) schedule.row_access = RowAccess::kScalar;
+      std::get<MatmulParameters>(schedule.parameters).tile_depth = 128 / bytes_of(type);
+      EXPECT_TRUE(computes_the_oracle(fusion, *planned, schedule))
+          << body << extents.at("M") << ' ' << extents.at("K") << ' ' << extents.at("N");
+    }
+  };
+  constexpr std::string_view kLinear = R"(
+  %v0 a : bf16[M, K] = input
+  %v1 b : bf16[N, K] = input
+  %v2 : f32[M, N] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
+  %v3 y : bf16[M, N] = cast %v2
+  return %v3
+)";
+  const MatmulParameters small{
+      .tile_rows = 8, .tile_columns = 8, .pipeline_stages = 2, .slice_warps = 1};
+  const MatmulParameters wide{
+      .tile_rows = 16, .tile_columns = 32, .pipeline_stages = 3, .slice_warps = 8};
+  for (const auto& [m, k, n] : {std::array<int64_t, 3>{1, 64, 8},
+                                {2, 200, 33},
+                                {7, 8, 64},
+                                {8, 128, 31},
+                                {9, 520, 65},
+                                {33, 1032, 100},
+                                {0, 64, 8},
+                                {3, 64, 1}}) {
+    for (const MatmulParameters& tile : {small, wide})
+      expect_right(kLinear, {{"M", m}, {"K", k}, {"N", n}}, DType::kBF16, tile);
+  }
+  const ExtentValues odd = {{"M", 5}, {"K", 272}, {"N", 27}};
+  for (const auto& [left, right, sum, precision] : {std::array{"f16", "f16", "f32", ""},
+                                                    {"f8e4m3", "f8e5m2", "f32", ""},
+                                                    {"i8", "i8", "i32", ""},
+                                                    {"u8", "u8", "i32", ""},
+                                                    {"f32", "f32", "f32", " precision(tf32)"}}) {
+    expect_right(fmt::format(R"(
+  %v0 a : {}[M, K] = input
+  %v1 b : {}[N, K] = input
+  %v2 y : {}[M, N] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2){}
+  return %v2
+)",
+                             left, right, sum, precision),
+                 odd, dtype_from_name(left).value(), wide);
+  }
+  expect_right(R"(
+  %v0 a : bf16[3, M, K] = input
+  %v1 b : bf16[3, N, K] = input
+  %v2 bias : f32[N] = input
+  %v3 residual : f32[3, M, N] = input
+  %v4 : f32[3, M, N] = contract.sum %v0, %v1 left(0, 1, 3) right(0, 2, 3) over(3)
+  %v5 : f32[3, M, N] = broadcast %v2 axes(2)
+  %v6 : f32[3, M, N] = add %v4, %v5
+  %v7 : f32[3, M, N] = tanh %v6
+  %v8 y : f32[3, M, N] = add %v7, %v3
+  return %v8, %v7
+)",
+               odd, DType::kBF16, wide);
+}
+
 TEST(MatmulInterpreterTest, EveryTypeIsRight) {
   for (const auto& [left, right, sum] : {std::array{"f16", "f16", "f32"},
                                          {"f8e4m3", "f8e5m2", "f32"},
@@ -427,6 +499,27 @@ TEST_F(MatmulNvrtc, ProductsOfWarpGroupsDoNotSpill) {
       EXPECT_THAT(sample.kernel->log, Not(HasSubstr("serializ")));
       EXPECT_EQ(sample.shared_bytes(), sample.predicted.shared_bytes);
     }
+  }
+}
+
+// What few rows are offered, and slices of other sizes.
+TEST_F(MatmulNvrtc, SlicesDoNotSpill) {
+  const ExtentValues extents = {{"M", 4}, {"K", 4096}, {"N", 14336}};
+  const CannedFusion fusion{"product", [] { return normalised_product("product"); }, extents,
+                            extents, "a product of few rows"};
+  const auto samples = measure_budgets({.fusions = {fusion},
+                                        .devices = {"A100", "H200", "B200"},
+                                        .random_schedules = 0,
+                                        .threads = 1},
+                                       *compiler_, cache_);
+  ASSERT_TRUE(samples) << samples.error().text();
+  for (const BudgetSample& sample : *samples) {
+    SCOPED_TRACE(sample.device + "\n" + print(sample.schedule) + sample.kernel->log);
+    EXPECT_GT(sample.schedule.slice_warps(), 0);
+    EXPECT_EQ(sample.kernel->resources.spill_store_bytes, 0);
+    EXPECT_THAT(sample.kernel->log, Not(HasSubstr("warning")));
+    EXPECT_EQ(sample.shared_bytes(), sample.predicted.shared_bytes);
+    EXPECT_LE(std::abs(sample.register_error()), 0.2);
   }
 }
 

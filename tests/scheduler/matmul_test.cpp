@@ -757,6 +757,63 @@ TEST(MatmulTest, PinnedTilesAreRefusedWithNumbers) {
   EXPECT_THAT(refused(good, 128, 0), HasSubstr("whole warps"));
 }
 
+/// Up to eight rows are as fast as their weights are read; more go through shared memory.
+TEST(MatmulTest, WarpsTakeTurnsWhereWeightsAreAll) {
+  const auto chosen = [](int64_t m, int64_t n, int64_t k, std::string_view device = "H200") {
+    const auto plan =
+        planned({.equation = "mk,nk->mn", .sizes = {{'m', m}, {'n', n}, {'k', k}}}, device);
+    return plan->kernels.front().chosen();
+  };
+  for (const char* device : {"A100", "H200", "B200"}) {
+    EXPECT_GT(chosen(4, 14336, 4096, device).schedule.slice_warps(), 0) << device;
+    EXPECT_EQ(chosen(16, 14336, 4096, device).schedule.slice_warps(), 0) << device;
+    EXPECT_EQ(chosen(4096, 4096, 4096, device).schedule.slice_warps(), 0) << device;
+  }
+  // benchmarks/results/h200_2026-11-29_decode.json, whose outputs are bf16.
+  EXPECT_NEAR(chosen(8, 14336, 4096).predicted.total_us, 36.0, 2.0);
+  EXPECT_NEAR(chosen(8, 4096, 14336).predicted.total_us, 36.0, 2.0);
+  EXPECT_NEAR(chosen(8, 6144, 4096).predicted.total_us, 18.5, 1.0);
+}
+
+TEST(MatmulTest, PinnedSlicesAreRefusedWithNumbers) {
+  const auto refused = [](const MatmulParameters& parameters, int64_t threads,
+                          const Product& product = {.equation = "mk,nk->mn"}) {
+    const Schedule schedule{.family = std::string(kMatmul),
+                            .parameters = parameters,
+                            .threads_per_row = threads,
+                            .vector_width = 2};
+    const auto plan = planned(product, "H100", {.pin = {.schedule = schedule}});
+    return plan ? "planned" : plan.error().text();
+  };
+  const MatmulParameters good{
+      .tile_rows = 8, .tile_columns = 16, .tile_depth = 64, .pipeline_stages = 4, .slice_warps = 4};
+  EXPECT_EQ(refused(good, 128), "planned");
+  EXPECT_THAT(refused(good, 256), HasSubstr("all warps of a block take parts of the contracted "
+                                            "axis, and no producer (got 4, limit 8)"));
+  MatmulParameters changed = good;
+  changed.slice_warps = -4;
+  EXPECT_THAT(refused(changed, 128), HasSubstr("got -4"));
+  changed = good;
+  changed.tile_depth = 32;
+  EXPECT_THAT(refused(changed, 128), HasSubstr("a direct copy brings a line of 128 bytes"));
+  changed = good;
+  changed.tile_rows = 12;
+  EXPECT_THAT(refused(changed, 128), HasSubstr("not whole matrix instructions"));
+  changed = good;
+  changed.tile_columns = 4;
+  EXPECT_THAT(refused(changed, 128), HasSubstr("two chunks at least"));
+  changed = good;
+  changed.tile_columns = 256;
+  EXPECT_THAT(refused(changed, 128), HasSubstr("warps and parts of a tile differ in number"));
+  EXPECT_THAT(refused(good, 128, {.equation = "mk,kn->mn"}),
+              HasSubstr("lanes load 16 bytes along the contracted axis [%v1] (got 0, limit 16)"));
+  EXPECT_THAT(refused(good, 128,
+                      {.equation = "mk,nk->mn", .sizes = {{'m', 4096}, {'n', 2048}, {'k', 516}}}),
+              HasSubstr("lanes load 16 bytes along the contracted axis [%v0] (got 8, limit 16)"));
+  EXPECT_THAT(refused(good, 128, {DType::kF32, DType::kF32, "mk,nk->mn"}),
+              HasSubstr("lanes multiply what is in shared memory"));
+}
+
 TEST(MatmulTest, OperandsAreCopiedAlongTheAxisThatIsContiguous) {
   const auto copies = [](const Product& product) {
     const SegmentFacts facts = facts_of(fusion_of(product));

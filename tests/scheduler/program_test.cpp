@@ -81,6 +81,107 @@ TEST(ProgramTest, TextNamesLoopsTilesAndSteps) {
 )");
 }
 
+Program sliced_program(ReadPriority priority = ReadPriority::kEvictFirst) {
+  Schedule schedule = schedule_of({.tile_rows = 8,
+                                   .tile_columns = 16,
+                                   .tile_depth = 64,
+                                   .pipeline_stages = 3,
+                                   .slice_warps = 4},
+                                  128);
+  schedule.read_priority = priority;
+  return matmul_program(linear_facts(), schedule);
+}
+
+TEST(ProgramTest, TextNamesWarpsThatTakeTurns) {
+  EXPECT_EQ(print(sliced_program()), R"(program linear threads 128 {
+  axis batch 1
+  axis m 1000 launched
+  axis n 520
+  axis k 200
+  tile %left : bf16 lines [m 8, k 64]
+  tile %right : bf16 lines [n 16, k 64] stages 3
+  tile %slice : f32 slice [m 8, n 16]
+  tile %slices : f32 shared [m 8, n 16] stages 4
+  tile %sum : f32 fragment [m 8, n 8]
+  for block batch by 1, m by 8, n by 16 group 8 {
+    pipeline k by 64 stages 3 in turns of 4 warps {
+      copy direct %left = rows width 8
+      copy direct %right = columns width 8 evict_first
+    } do {
+      contract sum %slice += %left * %right
+    }
+    merge %sum = %slice through %slices
+    for warp m by 8, n by 8 {
+      region %v2 = %sum width 2
+    }
+  }
+}
+)");
+  EXPECT_THAT(print(sliced_program(ReadPriority::kNormal)), Not(HasSubstr("evict")));
+}
+
+TEST(ProgramTest, WalksCountSlices) {
+  const Program program = sliced_program();
+  EXPECT_EQ(check(program, "matmul"), std::nullopt);
+  EXPECT_EQ(slice_warps(program), 4);
+  EXPECT_EQ(slice_warps(linear_program()), 0);
+  EXPECT_EQ(shared_bytes(program), 4 * 8 * 16 * 4) << "a slice of each warp";
+  // Words of a lane: a line of the rows, three of the columns, accumulators of which a quarter
+  // counts, and an eighth of the tile.
+  EXPECT_EQ(fragment_words(program), 8 + 3 * 16 + 4 * 4 + 2);
+  EXPECT_EQ(copy_words(program), 2 * (2 + 4)) << "an address of each load of a line";
+  const program::Traffic moved = traffic(program);
+  constexpr double kTiles = 125.0 * 33.0;
+  constexpr double kLines = 4.0;  // Of 64 elements; 4 warps have one each.
+  EXPECT_EQ(moved.copied_bytes, kTiles * kLines * (8 + 16) * 128.0);
+  EXPECT_EQ(moved.shared_read_bytes, 0.0);
+  EXPECT_EQ(moved.outstanding_bytes, 4.0 * (8 + 3 * 16) * 128.0);
+  // Eight rows and four columns of 32 elements; half of the products count.
+  EXPECT_EQ(moved.matrix_instructions, kTiles * kLines * 4 * 2);
+  EXPECT_EQ(moved.products, kTiles * kLines * 2 * (8 * 16 * 64));
+}
+
+/// One row of a tile of eight is read, not all of it.
+TEST(ProgramTest, RowsBeyondTheEndAreNotRead) {
+  Program one = sliced_program();
+  for (program::Axis& axis : one.axes) {
+    if (axis.name == "m") axis.extent = 1;
+  }
+  EXPECT_EQ(traffic(one).copied_bytes, 33.0 * 4 * (1 + 16) * 128.0);
+}
+
+TEST(ProgramTest, RulesOfSlicesNameTheirNumbers) {
+  const Program program = sliced_program();
+  const auto step = [](Program& p, auto kind) -> decltype(kind)& {
+    for (program::Step& one : p.steps) {
+      if (auto* const found = std::get_if<decltype(kind)>(&one)) return *found;
+    }
+    throw std::logic_error("no such step");
+  };
+  EXPECT_THAT(
+      rule_broken_by(program, [&](Program& p) { step(p, program::Pipeline{}).slice_warps = 2; }),
+      HasSubstr("all warps of a block take parts of the contracted axis, and no producer "
+                "(value 2, limit 4 warps)"));
+  EXPECT_THAT(rule_broken_by(program, [&](Program& p) { step(p, program::Copy{}).width = 4; }),
+              HasSubstr("a direct copy brings a line of 128 bytes, 16 bytes a lane"));
+  EXPECT_THAT(
+      rule_broken_by(
+          program, [&](Program& p) { step(p, program::Copy{}).kind = program::CopyKind::kAsync; }),
+      HasSubstr("registers take lines of an operand, and shared memory all else"));
+  EXPECT_THAT(rule_broken_by(program, [&](Program& p) { tile(p, 3).stages = 3; }),
+              HasSubstr("each warp has a slice of its own (value 3, limit 4 slices)"));
+  EXPECT_THAT(rule_broken_by(program, [&](Program& p) { tile(p, 3).columns.extent = 8; }),
+              HasSubstr("slices are merged through a tile of their size in shared memory"));
+  EXPECT_THAT(
+      rule_broken_by(program, [&](Program& p) { tile(p, 2).place = program::Place::kFragment; }),
+      HasSubstr("products of lines in registers are slices of a sum, and no others"));
+  EXPECT_THAT(rule_broken_by(program,
+                             [&](Program& p) {
+                               step(p, program::Contract{}).precision = ContractPrecision::kTf32x3;
+                             }),
+              HasSubstr("lines in registers are not split into two TF32 numbers"));
+}
+
 /// c[1000, 520] = a[1000, 200] b[200, 520] in f32.
 Program lane_program(std::string_view fn = "sum", std::string_view precision = "") {
   const SegmentFacts facts = facts_of(parse_fusion(fmt::format(R"(fusion @product extents(rows) {{
