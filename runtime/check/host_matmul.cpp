@@ -1,7 +1,9 @@
 #include "runtime/check/host_matmul.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <numbers>
 
 #include "fusion_ir/error.h"
 #include "runtime/compile/parallel.h"
@@ -41,6 +43,21 @@ class Elements {
   int64_t bytes_;
 };
 
+double activated(Activation activation, double x) {
+  switch (activation) {
+    case Activation::kNone:
+      return x;
+    case Activation::kRelu:
+      return x < 0.0 ? 0.0 : x;  // The other way round a NaN would become 0.
+    case Activation::kGelu: {
+      constexpr double kCubic = 0.044715;
+      const double inner = std::sqrt(2.0 / std::numbers::pi) * (x + kCubic * x * x * x);
+      return 0.5 * x * (1.0 + std::tanh(inner));
+    }
+  }
+  unreachable();
+}
+
 }  // namespace
 
 void multiply_on_host(const LibraryMatmul& matmul, std::span<const LaunchMemory> memory) {
@@ -62,9 +79,7 @@ void multiply_on_host(const LibraryMatmul& matmul, std::span<const LaunchMemory>
     sum = round_to(matmul.sums(), sum);
     if (c) sum += c->load(batch, row, column);
     if (bias) sum += bias->load(0, row, 0);
-    // The other way round a NaN would become 0.
-    if (matmul.has_relu && sum < 0.0) sum = 0.0;
-    d.store(batch, row, column, sum);
+    d.store(batch, row, column, activated(matmul.activation, sum));
   };
   // Columns of d are independent of each other.
   constexpr int64_t kProductsOfThread = 1 << 20;

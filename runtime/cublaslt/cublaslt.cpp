@@ -36,6 +36,7 @@ enum class PreferenceAttribute : int {
 constexpr uint32_t kEpilogueDefault = 1;
 constexpr uint32_t kEpilogueRelu = 2;
 constexpr uint32_t kEpilogueBias = 4;
+constexpr uint32_t kEpilogueGelu = 32;
 /// Parts of sums are added in the type of the sums, from the workspace: neither in the type of the
 /// result, which has fewer bits, nor in the result's memory.
 constexpr uint32_t kReductionsInComputeType = 2;
@@ -224,7 +225,8 @@ class CublasLtMatmul final : public PreparedMatmul {
     set(DescriptorAttribute::kTransposeA, operation(matmul_.a_transposed));
     set(DescriptorAttribute::kTransposeB, operation(matmul_.b_transposed));
     uint32_t epilogue = 0;
-    if (matmul_.has_relu) epilogue |= kEpilogueRelu;
+    if (matmul_.activation == Activation::kRelu) epilogue |= kEpilogueRelu;
+    if (matmul_.activation == Activation::kGelu) epilogue |= kEpilogueGelu;
     if (matmul_.bias) epilogue |= kEpilogueBias;
     set(DescriptorAttribute::kEpilogue, epilogue != 0 ? epilogue : kEpilogueDefault);
     if (bias != nullptr) set(DescriptorAttribute::kBiasPointer, bias);

@@ -11,6 +11,7 @@
 
 #include "fusion_ir/integers.h"
 #include "fusion_ir/match.h"
+#include "fusion_ir/unary_function.h"
 #include "scheduler/analysis/joined_loops.h"
 #include "scheduler/cost/cost_model.h"
 #include "scheduler/schedule/family_names.h"
@@ -113,7 +114,7 @@ class CallBuilder {
   }
 
   /// Follows the result of the contraction to the output: at most one vector and one matrix are
-  /// added, then negative values may become 0, then the type may change.
+  /// added, then an activation may follow, then the type may change.
   Wrong match_epilogue() {
     const auto users = users_of(facts_.fusion);
     ValueId value = contraction_.value;
@@ -121,6 +122,8 @@ class CallBuilder {
     see(contraction_.rows.value);
     see(contraction_.columns.value);
     while (value != facts_.fusion.outputs.front()) {
+      const bool is_last = out_.activation != Activation::kNone;
+      if (!is_last && take_gelu(value)) continue;
       if (users[value].size() != 1) return unknown(value);
       const OpId id = users[value].front();
       const Op& op = facts_.fusion.ops[id];
@@ -129,14 +132,14 @@ class CallBuilder {
       if (std::holds_alternative<CastOp>(op.kind)) {
         if (next != facts_.fusion.outputs.front()) return unknown(next);
       } else if (const auto added = operands_of(facts_.fusion, next, PointwiseFn::kAdd);
-                 !added.empty() && !out_.has_relu) {
+                 !added.empty() && !is_last) {
         if (!take_addend(added[0] == value ? added[1] : added[0])) return unknown(next);
       } else if (const auto of_max = operands_of(facts_.fusion, next, PointwiseFn::kMax);
-                 !of_max.empty() && !out_.has_relu) {
+                 !of_max.empty() && !is_last) {
         const ValueId other = of_max[0] == value ? of_max[1] : of_max[0];
         if (!is_splat_of(facts_.fusion, other, 0.0)) return unknown(next);
         see(other);
-        out_.has_relu = true;
+        out_.activation = Activation::kRelu;
       } else {
         return unknown(next);
       }
@@ -151,6 +154,18 @@ class CallBuilder {
         return unknown(op.results.front());
     }
     return std::nullopt;
+  }
+
+  /// Takes what is computed from `value` alone, if it is a GELU, and goes on behind it. The library
+  /// computes it in f32; only results of 16 bits are known to be as exact as the formula.
+  bool take_gelu(ValueId& value) {
+    if (bytes_of(type_of(facts_.fusion.outputs.front())) != 2) return false;
+    const auto function = unary_function(facts_.fusion, value);
+    if (!function || !is_tanh_gelu(facts_.fusion, *function)) return false;
+    seen_.insert(seen_.end(), function->ops.begin(), function->ops.end());
+    out_.activation = Activation::kGelu;
+    value = function->result;
+    return true;
   }
 
   [[nodiscard]] bool take_addend(ValueId value) {
@@ -300,7 +315,7 @@ class CallBuilder {
             .value();
       out_.c = c->matrix;
     }
-    if (!vectors_.empty() || out_.has_relu) {
+    if (!vectors_.empty() || out_.activation != Activation::kNone) {
       if (out_.d.type == DType::kF64 || out_.d.type != out_.a.type)
         return refused(
                    "the library's epilogues take no f64, and no sums in another type than the "
@@ -508,7 +523,8 @@ std::string text_of(const LibraryMatmul& matmul) {
   if (matmul.b_transposed) out += ", op(b) = b^T";
   if (matmul.c) out += ", + c";
   if (matmul.bias) out += ", + bias";
-  if (matmul.has_relu) out += ", relu";
+  if (matmul.activation == Activation::kRelu) out += ", relu";
+  if (matmul.activation == Activation::kGelu) out += ", gelu";
   if (matmul.d.type != matmul.a.type) out += fmt::format(", stored as {}", matmul.d.type);
   return out;
 }

@@ -11,8 +11,8 @@ namespace sinter {
 //
 // It runs sums of products of two matrices, or of a batch of them, in bf16, f16, f32 or f64. Each
 // matrix has one axis whose elements follow each other. Behind the product: casts to bf16, f16 or
-// f32, the addition of a vector along the result's contiguous axis or of a matrix, and a relu; one
-// output.
+// f32, the addition of a vector along the result's contiguous axis or of a matrix, and a relu or,
+// of results of 16 bits, a GELU by tanh; one output.
 //
 // It refuses everything else: other types (of which f8 is summed with fewer bits than f32 on
 // compute capability 9.0), reductions, further outputs, empty axes, and tensors that no leading

@@ -24,6 +24,13 @@ struct LibraryMatrix {
   friend bool operator==(const LibraryMatrix&, const LibraryMatrix&) = default;
 };
 
+/// What a library computes of each element before it stores it.
+enum class Activation : uint8_t {
+  kNone,
+  kRelu,  ///< max(x, 0).
+  kGelu,  ///< x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
+};
+
 /// A matrix product that a library computes, with what it can do behind the product:
 ///
 ///     d = activation(op(a) * op(b) + c + bias)
@@ -40,7 +47,7 @@ struct LibraryMatmul {
   LibraryMatrix a, b, d;
   std::optional<LibraryMatrix> c{};
   std::optional<LibraryMatrix> bias{};  ///< One column.
-  bool has_relu = false;
+  Activation activation = Activation::kNone;
   int64_t workspace_bytes = 0;  ///< Of device memory, besides the matrices.
   /// The type in which the products are summed.
   [[nodiscard]] DType sums() const { return a.type == DType::kF64 ? DType::kF64 : DType::kF32; }

@@ -42,6 +42,24 @@ std::string product(std::string_view type, std::string_view left, std::string_vi
                              : std::string("  return %v2\n"));
 }
 
+/// %v21 is the GELU of %v6.
+constexpr std::string_view kGelu = R"(  %v7 : f32[M, N] = mul %v6, %v6
+  %v8 : f32[M, N] = mul %v7, %v6
+  %v9 : f32 = constant 0x1.6e4e26p-5
+  %v10 : f32[M, N] = broadcast %v9 axes()
+  %v11 : f32[M, N] = mul %v8, %v10
+  %v12 : f32[M, N] = add %v6, %v11
+  %v13 : f32 = constant 0x1.988454p-1
+  %v14 : f32[M, N] = broadcast %v13 axes()
+  %v15 : f32[M, N] = mul %v12, %v14
+  %v16 : f32[M, N] = tanh %v15
+  %v17 : f32 = constant 0x1p-1
+  %v18 : f32[M, N] = broadcast %v17 axes()
+  %v19 : f32[M, N] = mul %v6, %v18
+  %v20 : f32[M, N] = mul %v19, %v16
+  %v21 : f32[M, N] = add %v20, %v19
+)";
+
 std::vector<Form> forms() {
   constexpr const char* kNt = "left(0, 2) right(1, 2)";
   return {
@@ -71,6 +89,17 @@ std::vector<Form> forms() {
   %v10 y : bf16[M, N] = cast %v9
   return %v10
 )"},
+      {"bias_gelu", fmt::format(R"(  %v0 x : bf16[M, K] = input
+  %v1 w : bf16[N, K] = input
+  %v2 bias : bf16[N] = input
+  %v3 : f32[M, N] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
+  %v4 : f32[N] = cast %v2
+  %v5 : f32[M, N] = broadcast %v4 axes(1)
+  %v6 : f32[M, N] = add %v3, %v5
+{}  %v22 y : bf16[M, N] = cast %v21
+  return %v22
+)",
+                                kGelu)},
       {"f32_bias", R"(  %v0 x : f32[M, K] = input
   %v1 w : f32[N, K] = input
   %v2 bias : f32[N] = input

@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 
+#include "fusion_ir/composites.h"
+#include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/parser.h"
 #include "scheduler/plan/plan_verifier.h"
 #include "scheduler/planning/planner.h"
@@ -136,8 +138,26 @@ TEST(CublasLtTest, TakesABiasAMatrixAndARelu) {
   EXPECT_EQ(call.bias->rows, 64);
   ASSERT_TRUE(call.c);
   EXPECT_EQ(call.c->value, ValueId{3});
-  EXPECT_TRUE(call.has_relu);
+  EXPECT_EQ(call.activation, Activation::kRelu);
   EXPECT_EQ(text_of(call), "bf16 64 x 48 x 32 (m x n x k), op(a) = a^T, + c, + bias, relu");
+}
+
+/// A GELU is known by its values, however it is written. Its form with the error function is not
+/// the library's, and results of 32 bits would be less exact than the formula.
+TEST(CublasLtTest, TakesAGeluOfResultsOf16Bits) {
+  const auto call = [](DType type, bool by_tanh, bool once) {
+    FusionBuilder b("gelu");
+    const ValueId x = b.linear(b.input(type, {64, 32}), b.input(type, {48, 32}));
+    const ValueId y = by_tanh ? gelu_tanh(b, x) : gelu(b, x);
+    b.output(b.cast(once ? y : b.add(y, y), type));
+    return library_matmul(facts_of(b.build()));
+  };
+  ASSERT_TRUE(call(DType::kBF16, true, true));
+  EXPECT_EQ(call(DType::kBF16, true, true)->activation, Activation::kGelu);
+  EXPECT_THAT(text_of(*call(DType::kF16, true, true)), HasSubstr(", gelu"));
+  EXPECT_FALSE(call(DType::kBF16, true, false)) << "twice a GELU is none";
+  EXPECT_FALSE(call(DType::kBF16, false, true)) << "by the error function";
+  EXPECT_FALSE(call(DType::kF32, true, true));
 }
 
 TEST(CublasLtTest, RefusesWhatTheLibraryDoesNot) {
