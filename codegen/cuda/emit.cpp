@@ -7,7 +7,6 @@
 #include "codegen/lower/lower_columns.h"
 #include "codegen/lower/lower_multi_tensor.h"
 #include "codegen/lower/lower_pipeline.h"
-#include "codegen/lower/lower_pointwise.h"
 #include "codegen/lower/lower_program.h"
 #include "codegen/lower/lower_rows.h"
 #include "codegen/lower/lower_transpose.h"

@@ -10,8 +10,7 @@ using kir::VarId;
 
 void ElementTile::describe() {
   builder_.comment(fmt::format("{} elements per block: {} threads x {} elements x {} vectors",
-                               size(), schedule_.threads_per_block(), schedule_.vector_width,
-                               schedule_.unroll));
+                               size(), threads_, elements_.width, elements_.vectors));
 }
 
 void ElementTile::begin(ExprId tile) {
@@ -19,7 +18,7 @@ void ElementTile::begin(ExprId tile) {
   const ExprId thread = builder_.cast(builder_.special(kir::Special::kThreadIndex), index);
   begin_ = builder_.ref(
       builder_.declare("tile_begin", builder_.mul(tile, builder_.integer(size(), index))));
-  const ExprId width = builder_.integer(schedule_.vector_width, index);
+  const ExprId width = builder_.integer(elements_.width, index);
   first_ =
       builder_.ref(builder_.declare("first", builder_.add(begin_, builder_.mul(thread, width))));
 }
@@ -46,18 +45,18 @@ TilePosition ElementTile::position(ExprId group, Predication predication) {
 void ElementTile::body(Predication predication) {
   const Stage& stage = list_.stages[0];
   for (const ValueId value : stage.loads) {
-    tiles_.bind_tile(value, tiles_.declare_tile(value, schedule_.unroll), false);
+    tiles_.bind_tile(value, tiles_.declare_tile(value, elements_.vectors), false);
   }
-  builder_.unrolled("u", stage.loads.empty() ? 0 : schedule_.unroll, [&](ExprId group) {
+  builder_.unrolled("u", stage.loads.empty() ? 0 : elements_.vectors, [&](ExprId group) {
     for (const ValueId value : stage.loads) tiles_.load(value, position(group, predication));
   });
-  builder_.unrolled("u", schedule_.unroll, [&](ExprId group) {
+  builder_.unrolled("u", elements_.vectors, [&](ExprId group) {
     const TilePosition at = position(group, predication);
     const auto vector = [&] {
       std::map<size_t, VarId> output_tiles;
       for (const size_t output : stage.outputs)
         output_tiles[output] = tiles_.declare_output_tile(output);
-      builder_.unrolled("v", schedule_.vector_width, [&](ExprId lane) {
+      builder_.unrolled("v", elements_.width, [&](ExprId lane) {
         tiles_.begin_element(at, lane);
         for (const auto& [output, tile] : output_tiles) {
           builder_.set(tile, builder_.integer(0), lane, tiles_.output_element(output));

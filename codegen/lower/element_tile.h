@@ -2,24 +2,23 @@
 
 #include "codegen/lower/tile_lowering.h"
 #include "scheduler/analysis/stages.h"
+#include "scheduler/program/program.h"
 
 namespace sinter {
 
-/// A tile of elements of a segment without reductions. A thread has `unroll` vectors, reach()
-/// elements apart. The lowerings of pointwise and multi-tensor schedules share this class; they own
-/// the loops and indices that lead to a tile.
+/// A tile of elements of a segment without reductions (program::Elements). The lowerings of
+/// programs and of multi-tensor schedules share this class; they own the loops and indices that
+/// lead to a tile.
 class ElementTile {
  public:
-  /// The arguments must outlive the object.
-  ElementTile(const SegmentFacts& facts, const Schedule& schedule, const StageList& list,
+  /// The arguments by reference must outlive the object. The tile is that of a block of `threads`.
+  ElementTile(const StageList& list, int64_t threads, const program::Elements& elements,
               kir::KernelBuilder& builder, TileLowering& tiles)
-      : facts_(facts), schedule_(schedule), list_(list), builder_(builder), tiles_(tiles) {}
+      : list_(list), threads_(threads), elements_(elements), builder_(builder), tiles_(tiles) {}
 
   /// Elements between two vectors of a thread: one vector for each thread of the block.
-  [[nodiscard]] int64_t reach() const {
-    return schedule_.threads_per_block() * schedule_.vector_width;
-  }
-  [[nodiscard]] int64_t size() const { return reach() * schedule_.unroll; }
+  [[nodiscard]] int64_t reach() const { return threads_ * elements_.width; }
+  [[nodiscard]] int64_t size() const { return reach() * elements_.vectors; }
   /// Emits a comment that describes the tile.
   void describe();
   /// Declares the tile's first element and the thread's, from the number of the tile (column type).
@@ -34,9 +33,9 @@ class ElementTile {
   TilePosition position(kir::ExprId group, Predication predication);
   void body(Predication predication);
 
-  const SegmentFacts& facts_;
-  const Schedule& schedule_;
   const StageList& list_;
+  int64_t threads_;
+  program::Elements elements_;
   kir::KernelBuilder& builder_;
   TileLowering& tiles_;
   kir::ExprId begin_;  ///< The tile's first element.

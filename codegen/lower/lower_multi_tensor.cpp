@@ -23,7 +23,9 @@ class MultiTensorLowering {
         capacity_(list_capacity(std::ssize(list_.members))),
         builder_(&kernel_),
         tiles_(list_.member, schedule, builder_),
-        tile_(list_.member, schedule, stages_, builder_, tiles_) {}
+        tile_(stages_, schedule.threads_per_block(),
+              {.axis = {}, .width = schedule.vector_width, .vectors = schedule.unroll}, builder_,
+              tiles_) {}
 
   LoweredKernel run() {
     kernel_.name = list_.member.fusion.name;

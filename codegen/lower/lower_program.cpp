@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "codegen/kernel/kernel_builder.h"
+#include "codegen/lower/element_tile.h"
 #include "codegen/lower/fragment_handover.h"
 #include "codegen/lower/fragment_product.h"
 #include "codegen/lower/fragment_region.h"
@@ -22,6 +23,7 @@
 #include "scheduler/analysis/cuda_units.h"
 #include "scheduler/analysis/stages.h"
 #include "scheduler/families/matmul.h"
+#include "scheduler/families/pointwise.h"
 #include "scheduler/program/program_walks.h"
 
 namespace sinter {
@@ -87,6 +89,10 @@ class ProgramLowering {
       scope_.extents[id] = builder_.param(scope_.launched[id]);
       values.push_back(axis.extent);
     }
+    if (const program::Elements* elements = program::elements_of(program_)) {
+      lower_elements(*elements);
+      return {std::move(kernel_), std::move(values)};
+    }
     // Clusters are launched, of one block where there are none.
     kernel_.cluster = program::cluster_size(program_);
     blocks_ = builder_.add_param("blocks");
@@ -103,6 +109,32 @@ class ProgramLowering {
   }
 
  private:
+  // ---- Elements
+
+  /// A block for each tile of the elements, which the launch counts.
+  void lower_elements(const program::Elements& elements) {
+    ElementTile tile(list_, program_.threads, elements, builder_, tiles_);
+    const kir::ParamId launched = scope_.launched.at(elements.axis);
+    kernel_.grid = {launched, tile.size()};
+    tile.describe();
+    const DType index = tiles_.column_type();
+    const ExprId block = builder_.cast(builder_.special(kir::Special::kBlockIndex), index);
+    const ExprId count = builder_.cast(builder_.param(launched), index);
+    tiles_.set_column_count(count);
+    tile.begin(block);
+    for (const ValueId value : list_.row_values) tiles_.row_value(value);
+    // One thread stores what has one element.
+    for (size_t i = 0; i < scope_.facts.fusion.outputs.size(); ++i) {
+      if (scope_.facts.space.output_coverage[i].columns) continue;
+      builder_.when(builder_.equal(tile.first(), builder_.integer(0, index)),
+                    [&] { tiles_.store_row_output(i); });
+    }
+    if (list_.stages[0].outputs.empty()) return;
+    tile.evaluate(count, program_.axes[elements.axis].extent % elements.width == 0
+                             ? Predication::kVector
+                             : Predication::kElement);
+  }
+
   // ---- Roles
 
   /// The producer walks over the blocks' tiles and starts their copies; the consumers walk over the
@@ -282,6 +314,7 @@ class ProgramLowering {
                 slices_->put(merge);
                 merge_ = &merge;
               },
+              [&](const program::Elements&) { SINTER_CHECK(false, "elements beside other steps"); },
               [&](const program::Handover& handover) { FragmentHandover(scope_, handover).put(); },
               [&](const program::Region& region) {
                 if (role_ == Role::kEpilogue) {
@@ -633,6 +666,10 @@ LoweredKernel lower_program(const program::Program& program, const SegmentFacts&
 
 LoweredKernel lower_matmul(const SegmentFacts& facts, const Schedule& schedule) {
   return lower_program(matmul_program(facts, schedule), facts, schedule);
+}
+
+LoweredKernel lower_pointwise(const SegmentFacts& facts, const Schedule& schedule) {
+  return lower_program(pointwise_program(facts, schedule), facts, schedule);
 }
 
 }  // namespace sinter

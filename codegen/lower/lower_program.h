@@ -11,6 +11,8 @@ namespace sinter {
 LoweredKernel lower_program(const program::Program& program, const SegmentFacts& facts,
                             const Schedule& schedule);
 
+/// Lowers a schedule of the pointwise family.
+LoweredKernel lower_pointwise(const SegmentFacts& facts, const Schedule& schedule);
 /// Lowers a schedule of the matmul family.
 LoweredKernel lower_matmul(const SegmentFacts& facts, const Schedule& schedule);
 

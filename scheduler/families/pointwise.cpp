@@ -11,6 +11,7 @@
 #include "scheduler/cost/sectors.h"
 #include "scheduler/families/element_tiles.h"
 #include "scheduler/families/row_rules.h"
+#include "scheduler/program/program_walks.h"
 
 namespace sinter {
 namespace {
@@ -21,6 +22,12 @@ constexpr int64_t kMostUnroll = 8;
 /// more, each of which writes only a part of every sector. Source:
 /// docs/experiments/constants_choices.md.
 constexpr double kSplitStoreShare = 0.1;
+
+/// Elements of a block.
+int64_t tile_of(const program::Program& program) {
+  const program::Elements& elements = *program::elements_of(program);
+  return program::reach_of(program, elements) * elements.vectors;
+}
 
 tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& facts,
                                                           const Schedule& schedule,
@@ -60,19 +67,18 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
                                          .at = largest_tensor(facts, schedule),
                                          .remedy = "use a smaller unroll"});
   }
+  const program::Program program = pointwise_program(facts, schedule);
+  if (auto rejection = program::check(program, kName))
+    return tl::make_unexpected(with_tensor(*rejection, facts, schedule));
   ResourceEstimate estimate;
-  estimate.threads = schedule.threads_per_block();
+  estimate.threads = program.threads;
   estimate.registers = estimate_registers(facts, schedule, list);
-  const int64_t tile = estimate.threads * schedule.vector_width * schedule.unroll;
-  estimate.blocks = (facts.space.columns + tile - 1) / tile;
+  estimate.blocks = program::block_count(program);
   complete(estimate, limits, schedule.min_blocks_per_sm);
   double loaded = 0.0;
-  for (const ValueId value : list.stages[0].loads) {
-    loaded += static_cast<double>(schedule.vector_width * schedule.unroll *
-                                  bytes_of(facts.fusion.values[value].type));
-  }
-  estimate.bytes_in_flight_per_sm =
-      loaded * static_cast<double>(estimate.threads * estimate.blocks_per_sm);
+  for (const ValueId value : list.stages[0].loads)
+    loaded += static_cast<double>(tile_of(program) * bytes_of(facts.fusion.values[value].type));
+  estimate.bytes_in_flight_per_sm = loaded * static_cast<double>(estimate.blocks_per_sm);
   if (auto rejection = over_budget(facts, schedule, estimate, limits))
     return tl::make_unexpected(*rejection);
   return estimate;
@@ -86,7 +92,7 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
   const auto width = static_cast<double>(schedule.vector_width);
   const auto elements = static_cast<double>(facts.space.columns);
   ElementWalk walk{.width = schedule.vector_width,
-                   .block_elements = estimate.threads * schedule.vector_width * schedule.unroll,
+                   .block_elements = tile_of(pointwise_program(facts, schedule)),
                    .blocks_per_sm = estimate.blocks_per_sm};
   WorkEstimate work;
   work.bytes_read = static_cast<double>(facts.bytes_read);
@@ -146,6 +152,22 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
 }
 
 }  // namespace
+
+program::Program pointwise_program(const SegmentFacts& facts, const Schedule& schedule) {
+  program::Program out{.name = facts.fusion.name, .threads = schedule.threads_per_block()};
+  const program::AxisId axis = out.axes.push_back({.name = "elements",
+                                                   .sizes = {facts.space.columns},
+                                                   .extent = facts.space.columns,
+                                                   .is_launched = true});
+  const program::Elements elements{
+      .axis = axis, .width = schedule.vector_width, .vectors = schedule.unroll};
+  const program::StepId step = out.steps.push_back(elements);
+  out.body.push_back(out.steps.push_back(program::Nest{
+      .binding = program::Binding::kBlock,
+      .loops = {{.axis = axis, .step = program::reach_of(out, elements) * elements.vectors}},
+      .body = {step}}));
+  return out;
+}
 
 std::optional<Rejection> refuse_pointwise(const SegmentFacts& facts) {
   if (facts.list) {

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "scheduler/families/family.h"
+#include "scheduler/program/program.h"
 #include "scheduler/schedule/family_names.h"
 
 namespace sinter {
@@ -13,6 +14,9 @@ namespace sinter {
 ///
 /// Rejects: a list of tensors; a reduction.
 std::optional<Rejection> refuse_pointwise(const SegmentFacts& facts);
+
+/// The program of a schedule.
+program::Program pointwise_program(const SegmentFacts& facts, const Schedule& schedule);
 
 Proposal propose_pointwise(const SegmentFacts& facts, const DeviceLimits& limits);
 

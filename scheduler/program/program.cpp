@@ -184,6 +184,10 @@ class Printer {
     line(fmt::format("region {} = %{} width {}{}{}{}", region.value, name(region.tile),
                      region.width, region.holds_rows ? " rows" : "", kept, staged));
   }
+  void print(const Elements& elements) {
+    line(fmt::format("elements of {} width {} vectors {}", program_.axes[elements.axis].name,
+                     elements.width, elements.vectors));
+  }
 
   const Program& program_;
   std::string out_;

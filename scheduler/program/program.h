@@ -224,7 +224,17 @@ struct Region {
   friend bool operator==(const Region&, const Region&) = default;
 };
 
-using Step = std::variant<Nest, Pipeline, Copy, Contract, Merge, Handover, Region>;
+/// Evaluates and stores the segment's outputs at the elements of a block's part of an axis, from
+/// memory to memory. Each thread has `vectors` vectors of `width` adjacent elements; between two of
+/// them lies one vector of every thread. All are loaded before the first is used.
+struct Elements {
+  AxisId axis;
+  int64_t width = 1;
+  int64_t vectors = 1;
+  friend bool operator==(const Elements&, const Elements&) = default;
+};
+
+using Step = std::variant<Nest, Pipeline, Copy, Contract, Merge, Handover, Region, Elements>;
 
 /// Warp groups whose first warp only starts the copies of pipelines. The other warp groups wait
 /// for them. Registers per thread are passed from the one to the others when the kernel begins

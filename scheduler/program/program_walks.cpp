@@ -314,6 +314,13 @@ class Checker {
     }
   }
 
+  void check_step(const Elements& elements) {
+    const int64_t tile = reach_of(program_, elements) * elements.vectors;
+    require(elements.width >= 1 && elements.vectors >= 1 && part_of_block(elements.axis) == tile,
+            "a block's tile is not the vectors of its threads", part_of_block(elements.axis), tile,
+            "elements", "use tiles of threads x width x vectors elements");
+  }
+
   void check_step(const Merge& merge) {
     const Tile& slice = program_.tiles[merge.slice];
     const Tile& through = program_.tiles[merge.through];
@@ -433,6 +440,17 @@ int64_t slice_warps(const Program& program) {
 int64_t cluster_size(const Program& program) {
   const Nest* nest = nest_of_blocks(program);
   return nest == nullptr ? 1 : nest->cluster;
+}
+
+const Elements* elements_of(const Program& program) {
+  for (const Step& step : program.steps) {
+    if (const auto* elements = std::get_if<Elements>(&step)) return elements;
+  }
+  return nullptr;
+}
+
+int64_t reach_of(const Program& program, const Elements& elements) {
+  return program.threads * elements.width;
 }
 
 const Handover* handover_of(const Program& program) {

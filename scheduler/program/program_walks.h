@@ -34,6 +34,11 @@ int64_t cluster_size(const Program& program);
 /// Warps that take parts of the contracted axis in turns; 0: all warps work on each part.
 int64_t slice_warps(const Program& program);
 
+/// The step that evaluates elements from memory to memory; null if there is none.
+const Elements* elements_of(const Program& program);
+/// Elements from one vector of a thread to its next: a vector of every thread.
+int64_t reach_of(const Program& program, const Elements& elements);
+
 /// The step that hands tiles over to the warps of the epilogue; null if there are none.
 const Handover* handover_of(const Program& program);
 /// Parts of a tile that are handed over one by one, one for each warp group.

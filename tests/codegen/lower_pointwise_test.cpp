@@ -1,7 +1,7 @@
 // Pointwise kernels compute every element once, whatever part of a tile the last block has, and
 // load all of a tile before the first use.
 
-#include "codegen/lower/lower_pointwise.h"
+#include "codegen/lower/lower_program.h"
 
 #include <gmock/gmock.h>
 

@@ -9,6 +9,7 @@
 
 #include "fusion_ir/parser.h"
 #include "scheduler/families/matmul.h"
+#include "scheduler/families/pointwise.h"
 #include "scheduler/program/program_walks.h"
 #include "scheduler/program/shared_layout.h"
 #include "tests/scheduler/facts_of.h"
@@ -79,6 +80,40 @@ TEST(ProgramTest, TextNamesLoopsTilesAndSteps) {
   }
 }
 )");
+}
+
+/// y = x z of 1,000 elements.
+Program elements_program() {
+  const SegmentFacts facts = facts_of(parse_fusion(R"(fusion @product extents(n) {
+  %v0 x : f32[n] = input
+  %v1 z : f32[n] = input
+  %v2 y : f32[n] = mul %v0, %v1
+  return %v2
+})")
+                                          .value(),
+                                      {{"n", 1000}});
+  return pointwise_program(
+      facts, {.family = "pointwise", .threads_per_row = 32, .vector_width = 4, .unroll = 2});
+}
+
+TEST(ProgramTest, ElementsGoFromMemoryToMemory) {
+  const Program program = elements_program();
+  EXPECT_EQ(print(program), R"(program product threads 32 {
+  axis elements 1000 launched
+  for block elements by 256 {
+    elements of elements width 4 vectors 2
+  }
+}
+)");
+  EXPECT_EQ(check(program, "pointwise"), std::nullopt);
+  EXPECT_EQ(block_count(program), 4);
+  EXPECT_EQ(shared_bytes(program), 0);
+  EXPECT_EQ(fragment_words(program), 0);
+  EXPECT_EQ(reach_of(program, *elements_of(program)), 128);
+  EXPECT_EQ(elements_of(linear_program()), nullptr);
+  EXPECT_THAT(rule_broken_by(program, [](Program& p) { p.threads = 64; }),
+              HasSubstr("a block's tile is not the vectors of its threads (value 256, limit 512 "
+                        "elements)"));
 }
 
 Program sliced_program(ReadPriority priority = ReadPriority::kEvictFirst) {
