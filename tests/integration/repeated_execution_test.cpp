@@ -306,4 +306,25 @@ INSTANTIATE_TEST_SUITE_P(SideRows, RepeatedGpu,
                                                    kFourRowsOfPairs}),
                          [](const auto& param) { return text_of(param.param); });
 
+/// Warps of an epilogue take tiles over and exchange them over a cluster while the next tile is
+/// multiplied.
+constexpr const char* kRowsBesideProducts = R"(schedule matmul {
+  threads_per_row 256  rows_per_block 1  vector_width 2  unroll 1  min_blocks_per_sm 1
+  persistent_blocks 120  cluster_size 8  tile_rows 128  tile_columns 128  tile_depth 64  row_warps 8
+  pipeline_stages 3  consumer_registers 160  epilogue_warps 7
+  row_access aligned  read_priority normal
+})";
+/// Warps add parts of a sum in their order, whichever is the first to have its own.
+constexpr const char* kSlices = R"(schedule matmul {
+  threads_per_row 256  rows_per_block 1  vector_width 2  unroll 1  min_blocks_per_sm 2
+  tile_rows 8  tile_columns 16  tile_depth 64  pipeline_stages 3  slice_warps 8
+  row_access aligned  read_priority evict_first
+})";
+INSTANTIATE_TEST_SUITE_P(Contractions, RepeatedGpu,
+                         ::testing::Values(Problem{"linear_rms_norm", 20011, 1024,
+                                                   kRowsBesideProducts},
+                                           Problem{"linear", 7, 8200, kSlices},
+                                           Problem{"linear_cross_entropy", 2048, 8192}),
+                         [](const auto& param) { return text_of(param.param); });
+
 }  // namespace sinter::repeated_execution_test
