@@ -56,6 +56,18 @@ std::string family_of(const Product& product, std::string_view device = "H100") 
   return plan ? plan->kernels.front().chosen().schedule.family : plan.error().text();
 }
 
+/// Why a schedule with these parameters is refused; "planned" if it is not.
+std::string refusal_of_pinned(const MatmulParameters& parameters, int64_t threads,
+                              const Product& product, int64_t at_once = 1) {
+  const Schedule schedule{.family = std::string(kMatmul),
+                          .parameters = parameters,
+                          .threads_per_row = threads,
+                          .rows_per_block = at_once,
+                          .vector_width = 2};
+  const auto plan = planned(product, "H100", {.pin = {.schedule = schedule}});
+  return plan ? "planned" : plan.error().text();
+}
+
 std::string refusal_of(const Fusion& fusion) {
   const auto rejection = refuse_matmul(facts_of(fusion));
   return rejection ? text_of(*rejection) : "taken";
@@ -724,13 +736,7 @@ TEST(MatmulTest, ALargerDeviceIsNotSlower) {
 TEST(MatmulTest, PinnedTilesAreRefusedWithNumbers) {
   const auto refused = [](const MatmulParameters& parameters, int64_t threads,
                           int64_t at_once = 1) {
-    Schedule schedule{.family = std::string(kMatmul),
-                      .parameters = parameters,
-                      .threads_per_row = threads,
-                      .rows_per_block = at_once,
-                      .vector_width = 2};
-    const auto plan = planned({}, "H100", {.pin = {.schedule = schedule}});
-    return plan ? "planned" : plan.error().text();
+    return refusal_of_pinned(parameters, threads, {}, at_once);
   };
   const MatmulParameters good{.tile_rows = 128,
                               .tile_columns = 128,
@@ -778,12 +784,7 @@ TEST(MatmulTest, WarpsTakeTurnsWhereWeightsAreAll) {
 TEST(MatmulTest, PinnedSlicesAreRefusedWithNumbers) {
   const auto refused = [](const MatmulParameters& parameters, int64_t threads,
                           const Product& product = {.equation = "mk,nk->mn"}) {
-    const Schedule schedule{.family = std::string(kMatmul),
-                            .parameters = parameters,
-                            .threads_per_row = threads,
-                            .vector_width = 2};
-    const auto plan = planned(product, "H100", {.pin = {.schedule = schedule}});
-    return plan ? "planned" : plan.error().text();
+    return refusal_of_pinned(parameters, threads, product);
   };
   const MatmulParameters good{
       .tile_rows = 8, .tile_columns = 16, .tile_depth = 64, .pipeline_stages = 4, .slice_warps = 4};
