@@ -6,6 +6,7 @@
 #include "fusion_ir/composites.h"
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/parser.h"
+#include "runtime/check/host_execution.h"
 #include "runtime/compile/nvrtc_compiler.h"
 #include "scheduler/families/random_scheduler.h"
 #include "scheduler/planning/planner.h"
@@ -146,6 +147,27 @@ TEST(MatmulInterpreterTest, SlicesOfTheContractedAxisAreRight) {
   return %v8, %v7
 )",
                odd, DType::kBF16, wide);
+}
+
+/// A tile has eight rows, of which there is one: the others are not read.
+TEST(MatmulInterpreterTest, SlicesReadTheRowsThatThereAre) {
+  FusionBuilder b("one_row");
+  const ValueId x = b.input(DType::kBF16, {1, 512});
+  b.output(b.linear(x, b.input(DType::kBF16, {64, 512})));
+  const MatmulParameters tile{
+      .tile_rows = 8, .tile_columns = 16, .tile_depth = 64, .pipeline_stages = 2, .slice_warps = 2};
+  PlanOptions options = kContracts;
+  options.pin.schedule = Schedule{
+      .family = std::string(kMatmul), .parameters = tile, .threads_per_row = 64, .vector_width = 2};
+  const auto planned = plan(b.build(), {}, *find_device("H200"), options);
+  ASSERT_TRUE(planned) << planned.error().text();
+  const std::vector<HostTensor> inputs = {HostTensor::zeros(DType::kBF16, {1, 512}),
+                                          HostTensor::zeros(DType::kBF16, {64, 512})};
+  const auto run = execute_on_host(*planned, inputs, builtin_families());
+  ASSERT_TRUE(run) << run.error().text();
+  constexpr int64_t kTiles = 4;
+  EXPECT_EQ(run->report.buffers[kir::BufferId{0}].bytes_read, kTiles * 512 * 2);
+  EXPECT_EQ(run->report.buffers[kir::BufferId{1}].bytes_read, 64 * 512 * 2);
 }
 
 TEST(MatmulInterpreterTest, EveryTypeIsRight) {
