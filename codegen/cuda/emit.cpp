@@ -4,7 +4,6 @@
 #include <array>
 
 #include "codegen/cuda/cuda_emitter.h"
-#include "codegen/lower/lower_columns.h"
 #include "codegen/lower/lower_multi_tensor.h"
 #include "codegen/lower/lower_pipeline.h"
 #include "codegen/lower/lower_program.h"

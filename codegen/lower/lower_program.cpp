@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "codegen/kernel/kernel_builder.h"
+#include "codegen/lower/column_fold.h"
 #include "codegen/lower/element_tile.h"
 #include "codegen/lower/fragment_handover.h"
 #include "codegen/lower/fragment_product.h"
@@ -22,6 +23,7 @@
 #include "fusion_ir/match.h"
 #include "scheduler/analysis/cuda_units.h"
 #include "scheduler/analysis/stages.h"
+#include "scheduler/families/column.h"
 #include "scheduler/families/matmul.h"
 #include "scheduler/families/pointwise.h"
 #include "scheduler/program/program_walks.h"
@@ -69,6 +71,7 @@ class ProgramLowering {
   ProgramLowering(const program::Program& program, const SegmentFacts& facts,
                   const Schedule& schedule)
       : program_(program),
+        schedule_(schedule),
         list_(distribute(facts, {})),
         builder_(&kernel_),
         tiles_(facts, schedule, builder_),
@@ -79,7 +82,8 @@ class ProgramLowering {
   LoweredKernel run() {
     kernel_.name = program_.name;
     kernel_.threads = program_.threads;
-    tiles_.declare_buffers(false);
+    const program::Fold* fold = program::fold_of(program_);
+    tiles_.declare_buffers(fold != nullptr && (fold->shares == 0 || fold->by_last_block));
     std::vector<int64_t> values;
     for (const AxisId id : program_.axes.ids()) {
       const program::Axis& axis = program_.axes[id];
@@ -91,6 +95,10 @@ class ProgramLowering {
     }
     if (const program::Elements* elements = program::elements_of(program_)) {
       lower_elements(*elements);
+      return {std::move(kernel_), std::move(values)};
+    }
+    if (fold != nullptr) {
+      lower_fold(scope_, list_, tiles_, *fold, schedule_, kernel_, values);
       return {std::move(kernel_), std::move(values)};
     }
     // Clusters are launched, of one block where there are none.
@@ -315,6 +323,7 @@ class ProgramLowering {
                 merge_ = &merge;
               },
               [&](const program::Elements&) { SINTER_CHECK(false, "elements beside other steps"); },
+              [&](const program::Fold&) { SINTER_CHECK(false, "a fold beside other steps"); },
               [&](const program::Handover& handover) { FragmentHandover(scope_, handover).put(); },
               [&](const program::Region& region) {
                 if (role_ == Role::kEpilogue) {
@@ -628,6 +637,7 @@ class ProgramLowering {
   }
 
   const program::Program& program_;
+  const Schedule& schedule_;
   const StageList list_;
   kir::Kernel kernel_;
   kir::KernelBuilder builder_;
@@ -666,6 +676,10 @@ LoweredKernel lower_program(const program::Program& program, const SegmentFacts&
 
 LoweredKernel lower_matmul(const SegmentFacts& facts, const Schedule& schedule) {
   return lower_program(matmul_program(facts, schedule), facts, schedule);
+}
+
+LoweredKernel lower_columns(const SegmentFacts& facts, const Schedule& schedule) {
+  return lower_program(column_program(facts, schedule), facts, schedule);
 }
 
 LoweredKernel lower_pointwise(const SegmentFacts& facts, const Schedule& schedule) {

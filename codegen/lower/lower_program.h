@@ -11,6 +11,8 @@ namespace sinter {
 LoweredKernel lower_program(const program::Program& program, const SegmentFacts& facts,
                             const Schedule& schedule);
 
+/// Lowers a schedule of the column family.
+LoweredKernel lower_columns(const SegmentFacts& facts, const Schedule& schedule);
 /// Lowers a schedule of the pointwise family.
 LoweredKernel lower_pointwise(const SegmentFacts& facts, const Schedule& schedule);
 /// Lowers a schedule of the matmul family.

@@ -14,6 +14,7 @@
 #include "scheduler/cost/row_estimate.h"
 #include "scheduler/cost/sectors.h"
 #include "scheduler/families/row_rules.h"
+#include "scheduler/program/program_walks.h"
 #include "scheduler/schedule/accumulators.h"
 #include "scheduler/schedule/family_names.h"
 #include "scheduler/schedule/last_block.h"
@@ -115,16 +116,20 @@ tl::expected<ResourceEstimate, Rejection> estimate_stage(const SegmentFacts& fac
                                                          const DeviceLimits& limits) {
   if (auto rejection = check_schedule(facts, schedule, limits))
     return tl::make_unexpected(with_tensor(*rejection, facts, schedule));
+  const program::Program program = column_program(facts, schedule);
+  if (auto rejection = program::check(program, kName))
+    return tl::make_unexpected(with_tensor(*rejection, facts, schedule));
   ResourceEstimate estimate;
-  estimate.threads = schedule.threads_per_block();
+  estimate.threads = program.threads;
   estimate.registers =
       std::max(needed_registers(facts, schedule, stage), last_block_registers(facts, schedule));
   estimate.shared_bytes = slot_exchange_bytes(facts, schedule) +
                           block_exchange_bytes(facts, schedule) +
                           last_block_shared_bytes(facts, schedule);
-  estimate.blocks = column_strips(facts, schedule) * blocks_per_strip(schedule);
+  estimate.blocks = program::block_count(program);
   complete(estimate, limits, schedule.min_blocks_per_sm, schedule.cluster_size());
-  const int64_t rows_at_once = schedule.rows_per_block * schedule.unroll;
+  const program::Fold& fold = *program::fold_of(program);
+  const int64_t rows_at_once = fold.slots * fold.ahead;
   estimate.bytes_in_flight_per_sm =
       static_cast<double>(loaded_words(facts, schedule, stage) * kRegisterBytes * estimate.threads *
                           estimate.blocks_per_sm) *
@@ -199,6 +204,32 @@ Prediction predict_stage(const SegmentFacts& facts, const Schedule& schedule, co
 }
 
 }  // namespace
+
+program::Program column_program(const SegmentFacts& facts, const Schedule& schedule) {
+  program::Program out{.name = facts.fusion.name, .threads = schedule.threads_per_block()};
+  const auto axis = [&](const char* name, int64_t extent, bool is_launched) {
+    return out.axes.push_back(
+        {.name = name, .sizes = {extent}, .extent = extent, .is_launched = is_launched});
+  };
+  const bool is_shared = schedule.persistent_blocks > 0;
+  const program::AxisId rows = axis("rows", facts.space.rows, true);
+  const program::AxisId columns = axis("columns", facts.space.columns, !is_shared);
+  const program::Fold fold{.rows = rows,
+                           .columns = columns,
+                           .width = schedule.vector_width,
+                           .across = schedule.threads_per_row,
+                           .slots = schedule.rows_per_block,
+                           .ahead = schedule.unroll,
+                           .cluster = schedule.cluster_size(),
+                           .shares = is_shared ? partial_rows(schedule) : 0,
+                           .by_last_block = schedule.finish == Finish::kLastBlock};
+  const program::StepId step = out.steps.push_back(fold);
+  out.body.push_back(out.steps.push_back(
+      program::Nest{.binding = program::Binding::kBlock,
+                    .loops = {{.axis = columns, .step = fold.across * fold.width}},
+                    .body = {step}}));
+  return out;
+}
 
 std::optional<Rejection> refuse_column(const SegmentFacts& facts) {
   if (!facts.has_outer()) {

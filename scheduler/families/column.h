@@ -1,6 +1,7 @@
 #pragma once
 
 #include "scheduler/families/family.h"
+#include "scheduler/program/program.h"
 
 namespace sinter {
 
@@ -13,6 +14,9 @@ namespace sinter {
 ///
 /// Rejects: no reduction over the rows; reductions along the columns; outputs of one value per row.
 std::optional<Rejection> refuse_column(const SegmentFacts& facts);
+
+/// The program of a schedule.
+program::Program column_program(const SegmentFacts& facts, const Schedule& schedule);
 
 Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits);
 

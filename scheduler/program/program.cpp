@@ -184,6 +184,14 @@ class Printer {
     line(fmt::format("region {} = %{} width {}{}{}{}", region.value, name(region.tile),
                      region.width, region.holds_rows ? " rows" : "", kept, staged));
   }
+  void print(const Fold& fold) {
+    line(fmt::format("fold {} of {} width {} across {} slots {} ahead {}{}{}{}",
+                     program_.axes[fold.rows].name, program_.axes[fold.columns].name, fold.width,
+                     fold.across, fold.slots, fold.ahead,
+                     fold.cluster > 1 ? fmt::format(" cluster {}", fold.cluster) : "",
+                     fold.shares > 0 ? fmt::format(" shares {}", fold.shares) : "",
+                     fold.by_last_block ? " last block" : ""));
+  }
   void print(const Elements& elements) {
     line(fmt::format("elements of {} width {} vectors {}", program_.axes[elements.axis].name,
                      elements.width, elements.vectors));

@@ -234,7 +234,26 @@ struct Elements {
   friend bool operator==(const Elements&, const Elements&) = default;
 };
 
-using Step = std::variant<Nest, Pipeline, Copy, Contract, Merge, Handover, Region, Elements>;
+/// Reduces the rows of a block's columns. `across` threads have `width` adjacent columns each, and
+/// `slots` such groups of threads take the rows in turns, `ahead` rows of a group at once. So do
+/// the blocks of a cluster. What they have of a column is combined in a fixed tree: groups of a
+/// block first, then blocks of a cluster.
+struct Fold {
+  AxisId rows, columns;
+  int64_t width = 1;
+  int64_t across = 32;
+  int64_t slots = 1;
+  int64_t ahead = 1;
+  int64_t cluster = 1;
+  /// So many clusters take the rows of the same columns in turns, and leave partial results. 0: one
+  /// has all rows, and stores what follows from them.
+  int64_t shares = 0;
+  /// The block that is done last combines partial results; else another kernel does.
+  bool by_last_block = false;
+  friend bool operator==(const Fold&, const Fold&) = default;
+};
+
+using Step = std::variant<Nest, Pipeline, Copy, Contract, Merge, Handover, Region, Elements, Fold>;
 
 /// Warp groups whose first warp only starts the copies of pipelines. The other warp groups wait
 /// for them. Registers per thread are passed from the one to the others when the kernel begins
@@ -269,7 +288,8 @@ struct MatrixShape {
   friend bool operator==(const MatrixShape&, const MatrixShape&) = default;
 };
 /// Of the instructions of a contraction. k elements are 32 bytes. An instruction of a warp has 16
-/// rows and 8 columns; in a slice 8 and 4, of which it has both halves of a line. One of a warp
+/// rows and 8 columns; in a slice 8 and 4 and twice the elements, because it has both halves of a
+/// line. One of a warp
 /// group has 64 rows and the columns of a line of the accumulator.
 MatrixShape matrix_shape(const Program& program, const Contract& contract);
 

@@ -314,6 +314,18 @@ class Checker {
     }
   }
 
+  void check_step(const Fold& fold) {
+    const int64_t reach = fold.across * fold.width;
+    require(fold.width >= 1 && fold.ahead >= 1 && part_of_block(fold.columns) == reach,
+            "a block's columns are not the vectors of a group of its threads",
+            part_of_block(fold.columns), reach, "columns", "use strips of across x width columns");
+    require(fold.across >= 1 && fold.slots >= 1 && fold.across * fold.slots == program_.threads,
+            "the threads of a block are not whole groups", program_.threads,
+            fold.across * fold.slots, "threads", "use across x slots threads");
+    require(fold.cluster >= 1 && fold.shares >= 0, "a strip of columns has blocks",
+            std::min(fold.cluster, fold.shares), 0, "blocks", "use cluster_size 1 or more");
+  }
+
   void check_step(const Elements& elements) {
     const int64_t tile = reach_of(program_, elements) * elements.vectors;
     require(elements.width >= 1 && elements.vectors >= 1 && part_of_block(elements.axis) == tile,
@@ -419,6 +431,7 @@ int64_t tile_count(const Program& program) {
 
 int64_t block_count(const Program& program) {
   const int64_t tiles = tile_count(program);
+  if (const Fold* fold = fold_of(program)) return tiles * blocks_of_columns(*fold);
   const Nest* nest = nest_of_blocks(program);
   return nest != nullptr && nest->persistent_blocks > 0 ? std::min(nest->persistent_blocks, tiles)
                                                         : tiles;
@@ -437,9 +450,25 @@ int64_t slice_warps(const Program& program) {
   return 0;
 }
 
+bool has_whole_turns(const Program& program, const Pipeline& pipeline) {
+  const int64_t together = pipeline.loop.step * pipeline.stages * pipeline.slice_warps;
+  return together > 0 && program.axes[pipeline.loop.axis].extent % together == 0;
+}
+
 int64_t cluster_size(const Program& program) {
   const Nest* nest = nest_of_blocks(program);
   return nest == nullptr ? 1 : nest->cluster;
+}
+
+const Fold* fold_of(const Program& program) {
+  for (const Step& step : program.steps) {
+    if (const auto* fold = std::get_if<Fold>(&step)) return fold;
+  }
+  return nullptr;
+}
+
+int64_t blocks_of_columns(const Fold& fold) {
+  return std::max<int64_t>(fold.shares, 1) * fold.cluster;
 }
 
 const Elements* elements_of(const Program& program) {

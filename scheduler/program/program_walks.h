@@ -34,10 +34,18 @@ int64_t cluster_size(const Program& program);
 /// Warps that take parts of the contracted axis in turns; 0: all warps work on each part.
 int64_t slice_warps(const Program& program);
 
+/// True if the warps that take an axis in turns have equally many parts of it, all of them whole.
+bool has_whole_turns(const Program& program, const Pipeline& pipeline);
+
 /// The step that evaluates elements from memory to memory; null if there is none.
 const Elements* elements_of(const Program& program);
 /// Elements from one vector of a thread to its next: a vector of every thread.
 int64_t reach_of(const Program& program, const Elements& elements);
+
+/// The step that reduces rows of columns; null if there is none.
+const Fold* fold_of(const Program& program);
+/// Blocks that take the rows of the same columns in turns.
+int64_t blocks_of_columns(const Fold& fold);
 
 /// The step that hands tiles over to the warps of the epilogue; null if there are none.
 const Handover* handover_of(const Program& program);

@@ -1,4 +1,4 @@
-#include "codegen/lower/lower_columns.h"
+#include "codegen/lower/column_fold.h"
 
 #include <gtest/gtest.h>
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "fusion_ir/parser.h"
+#include "scheduler/families/column.h"
 #include "scheduler/families/matmul.h"
 #include "scheduler/families/pointwise.h"
 #include "scheduler/program/program_walks.h"
@@ -114,6 +115,57 @@ TEST(ProgramTest, ElementsGoFromMemoryToMemory) {
   EXPECT_THAT(rule_broken_by(program, [](Program& p) { p.threads = 64; }),
               HasSubstr("a block's tile is not the vectors of its threads (value 256, limit 512 "
                         "elements)"));
+}
+
+/// s = the sums of 700 rows of 1,000 columns.
+Program column_sums(const Schedule& schedule) {
+  return column_program(facts_of(parse_fusion(R"(fusion @sums extents(rows) {
+  %v0 x : f32[rows, 1000] = input
+  %v1 s : f32[1000] = reduce.sum %v0 over(0)
+  return %v1
+})")
+                                     .value(),
+                                 {{"rows", 700}}),
+                        schedule);
+}
+
+TEST(ProgramTest, RowsOfColumnsAreFolded) {
+  Schedule schedule{.family = "column",
+                    .parameters = ColumnParameters{.cluster_size = 4},
+                    .threads_per_row = 32,
+                    .rows_per_block = 8,
+                    .vector_width = 4,
+                    .unroll = 2};
+  const Program of_clusters = column_sums(schedule);
+  EXPECT_EQ(print(of_clusters), R"(program sums threads 256 {
+  axis rows 700 launched
+  axis columns 1000 launched
+  for block columns by 128 {
+    fold rows of columns width 4 across 32 slots 8 ahead 2 cluster 4
+  }
+}
+)");
+  EXPECT_EQ(check(of_clusters, "column"), std::nullopt);
+  EXPECT_EQ(block_count(of_clusters), 8 * 4) << "strips of 128 columns, four blocks each";
+
+  schedule.persistent_blocks = 12;
+  schedule.finish = Finish::kLastBlock;
+  const Program shared = column_sums(schedule);
+  EXPECT_THAT(print(shared), AllOf(HasSubstr("axis columns 1000\n"),
+                                   HasSubstr("cluster 4 shares 3 last block\n")));
+  EXPECT_EQ(block_count(shared), 8 * 12);
+  EXPECT_EQ(blocks_of_columns(*fold_of(shared)), 12);
+  EXPECT_EQ(fold_of(linear_program()), nullptr);
+
+  const auto fold = [](Program& p) -> program::Fold& {
+    return std::get<program::Fold>(p.steps[program::StepId{0}]);
+  };
+  EXPECT_THAT(rule_broken_by(shared, [&](Program& p) { fold(p).width = 2; }),
+              HasSubstr("not the vectors of a group of its threads (value 128, limit 64 columns)"));
+  EXPECT_THAT(rule_broken_by(shared, [&](Program& p) { fold(p).slots = 4; }),
+              HasSubstr("not whole groups (value 256, limit 128 threads)"));
+  EXPECT_THAT(rule_broken_by(shared, [&](Program& p) { fold(p).shares = -1; }),
+              HasSubstr("a strip of columns has blocks (value -1, limit 0 blocks)"));
 }
 
 Program sliced_program(ReadPriority priority = ReadPriority::kEvictFirst) {

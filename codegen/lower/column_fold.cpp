@@ -1,14 +1,12 @@
-#include "codegen/lower/lower_columns.h"
+#include "codegen/lower/column_fold.h"
 
 #include <map>
 
 #include "codegen/kernel/combine.h"
-#include "codegen/kernel/kernel_builder.h"
 #include "codegen/lower/column_finish.h"
 #include "codegen/lower/last_block_finish.h"
 #include "codegen/lower/outer_accumulators.h"
-#include "codegen/lower/tile_lowering.h"
-#include "scheduler/analysis/stages.h"
+#include "scheduler/program/program_walks.h"
 #include "scheduler/schedule/accumulators.h"
 
 namespace sinter {
@@ -17,60 +15,57 @@ namespace {
 using kir::ExprId;
 using kir::VarId;
 
-class ColumnLowering {
+class FoldLowering {
  public:
-  ColumnLowering(const SegmentFacts& facts, const Schedule& schedule)
-      : facts_(facts),
+  FoldLowering(const ProgramScope& scope, const StageList& list, TileLowering& tiles,
+               const program::Fold& fold, const Schedule& schedule)
+      : facts_(scope.facts),
         schedule_(schedule),
-        list_(distribute(facts, {})),
-        builder_(&kernel_),
-        tiles_(facts, schedule, builder_),
-        accumulators_(facts, schedule, builder_, tiles_, 1) {}
+        fold_(fold),
+        list_(list),
+        builder_(scope.builder),
+        tiles_(tiles),
+        accumulators_(scope.facts, schedule, scope.builder, tiles, 1),
+        rows_(scope.launched.at(fold.rows)),
+        strip_count_(program::tile_count(scope.program)) {
+    if (!is_split()) columns_ = scope.launched.at(fold.columns);
+  }
 
-  LoweredKernel run() {
-    set_up();
+  void run(kir::Kernel& kernel, std::vector<int64_t>& values) {
+    set_up(kernel);
     accumulators_.declare();
     if (is_split()) {
-      accumulators_.declare_partials(can_finish_by_last_block() ? kir::Access::kReadWrite
-                                                                : kir::Access::kWrite);
+      accumulators_.declare_partials(fold_.by_last_block ? kir::Access::kReadWrite
+                                                         : kir::Access::kWrite);
     }
     const auto whole = [&] { walk_rows(); };
     builder_.when(tiles_.vector_is_inside(at(0)), whole);
-    if (schedule_.rows_per_block > 1) {
-      accumulators_.combine_slots(schedule_.rows_per_block, schedule_.threads_per_row, slot_, lane_,
+    if (fold_.slots > 1) {
+      accumulators_.combine_slots(fold_.slots, fold_.across, slot_, lane_,
                                   [&] { builder_.append(kir::Barrier{}); });
     }
     ExprId ends = builder_.equal(slot_, builder_.integer(0));
-    if (schedule_.cluster_size() > 1) {
-      builder_.when(ends, [&] {
-        accumulators_.combine_blocks(member_, schedule_.threads_per_row, lane_, arrived_);
-      });
+    if (fold_.cluster > 1) {
+      builder_.when(ends,
+                    [&] { accumulators_.combine_blocks(member_, fold_.across, lane_, arrived_); });
       ends = builder_.both(ends, builder_.equal(member_, builder_.integer(0)));
     }
     builder_.when(builder_.both(ends, tiles_.vector_is_inside(at(0))),
                   [&] { is_split() ? store_partials() : finish(); });
-    if (can_finish_by_last_block()) finish_by_last_block();
-    std::vector<int64_t> values = {facts_.space.rows, facts_.space.columns};
-    const int64_t strips = column_strips(facts_, schedule_);
-    if (is_split()) values = {facts_.space.rows, strips, strips * partial_rows(schedule_)};
-    return {std::move(kernel_), std::move(values)};
+    if (fold_.by_last_block) finish_by_last_block();
+    if (is_split()) values.insert(values.end(), {strip_count_, strip_count_ * fold_.shares});
   }
 
  private:
-  void set_up() {
-    kernel_.name = facts_.fusion.name;
-    kernel_.threads = schedule_.threads_per_block();
-    kernel_.min_blocks_per_sm = schedule_.min_blocks_per_sm;
-    kernel_.cluster = schedule_.cluster_size();
-    tiles_.declare_buffers(!is_split() || can_finish_by_last_block());
-    rows_ = builder_.add_param("rows");
-    const int64_t across = schedule_.threads_per_row;
+  void set_up(kir::Kernel& kernel) {
+    kernel.cluster = fold_.cluster;
+    const int64_t across = fold_.across;
     const DType index = tiles_.column_type();
-    builder_.comment(fmt::format("{} columns per block, shared by {} row slots", reach(),
-                                 schedule_.rows_per_block));
+    builder_.comment(
+        fmt::format("{} columns per block, shared by {} row slots", reach(), fold_.slots));
     ExprId block = builder_.special(kir::Special::kBlockIndex);
-    if (schedule_.cluster_size() > 1) {
-      const ExprId cluster = builder_.integer(schedule_.cluster_size());
+    if (fold_.cluster > 1) {
+      const ExprId cluster = builder_.integer(fold_.cluster);
       member_ = builder_.ref(builder_.declare("member", builder_.rem(block, cluster)));
       block = builder_.div(block, cluster);
       arrived_ = builder_.add_mbarriers("arrived", 1, 1);
@@ -81,12 +76,13 @@ class ColumnLowering {
       // Consecutive blocks read adjacent columns of the same rows.
       strips_ = builder_.add_param("strips");
       const ExprId strips = builder_.cast(builder_.param(strips_), index);
-      kernel_.grid = {builder_.add_param("blocks"), 1};
+      blocks_ = builder_.add_param("blocks");
+      kernel.grid = {blocks_, 1};
       split_ = builder_.ref(
           builder_.declare("split", builder_.cast(builder_.div(block, strips), DType::kI64)));
       block = strip_ = builder_.rem(block, strips);
     } else {
-      kernel_.grid = {builder_.add_param("columns"), reach()};
+      kernel.grid = {columns_, reach()};
     }
     const ExprId thread = builder_.special(kir::Special::kThreadIndex);
     slot_ = builder_.ref(builder_.declare("slot", builder_.div(thread, builder_.integer(across))));
@@ -94,7 +90,7 @@ class ColumnLowering {
     const ExprId vector = builder_.add(builder_.mul(block, builder_.integer(across, index)),
                                        builder_.cast(lane_, index));
     first_ = builder_.ref(builder_.declare(
-        "first_column", builder_.mul(vector, builder_.integer(schedule_.vector_width, index))));
+        "first_column", builder_.mul(vector, builder_.integer(fold_.width, index))));
   }
 
   /// Group `u` of the tiles at the thread's columns; callers add the predication.
@@ -112,19 +108,19 @@ class ColumnLowering {
 
   void walk_rows() {
     const Stage& stage = list_.stages[0];
-    const int64_t slots = schedule_.rows_per_block;
-    const int64_t walk = slots * schedule_.unroll;
+    const int64_t slots = fold_.slots;
+    const int64_t walk = slots * fold_.ahead;
     const auto row_number = [&](int64_t value) { return builder_.integer(value, DType::kI64); };
     ExprId begin = builder_.cast(slot_, DType::kI64);
-    const int64_t blocks = blocks_per_strip(schedule_);
+    const int64_t blocks = program::blocks_of_columns(fold_);
     if (blocks > 1) begin = builder_.add(begin, builder_.mul(share(), row_number(walk)));
     builder_.loop("first_row", begin, builder_.param(rows_), row_number(walk * blocks), false,
                   [&](ExprId first_row) {
                     for (const ValueId value : stage.loads)
-                      tiles_.bind_tile(value, tiles_.declare_tile(value, schedule_.unroll), false);
+                      tiles_.bind_tile(value, tiles_.declare_tile(value, fold_.ahead), false);
                     std::vector<ExprId> rows;
                     const ExprId last = builder_.sub(builder_.param(rows_), row_number(1));
-                    for (int64_t u = 0; u < schedule_.unroll; ++u) {
+                    for (int64_t u = 0; u < fold_.ahead; ++u) {
                       const ExprId row = builder_.add(first_row, row_number(u * slots));
                       // Past the end, the last row is read again and not used.
                       rows.push_back(u == 0
@@ -134,7 +130,7 @@ class ColumnLowering {
                       tiles_.enter_row(rows.back());
                       for (const ValueId value : stage.loads) tiles_.load(value, inside(u));
                     }
-                    for (int64_t u = 0; u < schedule_.unroll; ++u) {
+                    for (int64_t u = 0; u < fold_.ahead; ++u) {
                       const auto accumulate = [&] {
                         tiles_.enter_row(rows[static_cast<size_t>(u)]);
                         for (const ValueId value : list_.row_values) tiles_.row_value(value);
@@ -158,8 +154,7 @@ class ColumnLowering {
     if (!member_.valid()) return split_;
     const ExprId member = builder_.cast(member_, DType::kI64);
     if (!is_split()) return member;
-    return builder_.add(
-        builder_.mul(split_, builder_.integer(schedule_.cluster_size(), DType::kI64)), member);
+    return builder_.add(builder_.mul(split_, builder_.integer(fold_.cluster, DType::kI64)), member);
   }
 
   void accumulate_row(const TilePosition& position) {
@@ -169,7 +164,7 @@ class ColumnLowering {
       output_tiles[output] = tiles_.declare_output_tile(output);
     // All threads of a slot have the same totals.
     accumulators_.accumulate_row(list_.totals);
-    builder_.unrolled("v", schedule_.vector_width, [&](ExprId lane) {
+    builder_.unrolled("v", fold_.width, [&](ExprId lane) {
       tiles_.begin_element(position, lane);
       accumulators_.accumulate(stage.outer, builder_.integer(0), lane);
       for (const auto& [output, tile] : output_tiles)
@@ -205,7 +200,7 @@ class ColumnLowering {
   void finish_by_last_block() {
     const auto finish = [&] {
       const DType index = tiles_.column_type();
-      const ExprId clusters = builder_.param(kernel_.grid.work);
+      const ExprId clusters = builder_.param(blocks_);
       const ExprId rows = builder_.ref(
           builder_.declare("partial_rows", builder_.div(clusters, builder_.param(strips_))));
       const bool apart = !accumulators_.has_totals();
@@ -218,7 +213,7 @@ class ColumnLowering {
                 .rows = rows,
                 .barrier = [&] { builder_.append(kir::Barrier{}); }});
     };
-    if (schedule_.cluster_size() == 1) {
+    if (fold_.cluster == 1) {
       finish();
     } else {
       builder_.when(builder_.equal(member_, builder_.integer(0)), finish);
@@ -226,21 +221,20 @@ class ColumnLowering {
   }
 
   /// True if several blocks share a strip (run of columns) and store partial results.
-  [[nodiscard]] bool is_split() const { return schedule_.persistent_blocks > 0; }
-  [[nodiscard]] bool can_finish_by_last_block() const {
-    return schedule_.finish == Finish::kLastBlock;
-  }
-  [[nodiscard]] int64_t reach() const { return schedule_.threads_per_row * schedule_.vector_width; }
+  [[nodiscard]] bool is_split() const { return fold_.shares > 0; }
+  [[nodiscard]] int64_t reach() const { return fold_.across * fold_.width; }
 
   const SegmentFacts& facts_;
   const Schedule& schedule_;
-  const StageList list_;
-  kir::Kernel kernel_;
-  kir::KernelBuilder builder_;
-  TileLowering tiles_;
+  const program::Fold& fold_;
+  const StageList& list_;
+  kir::KernelBuilder& builder_;
+  TileLowering& tiles_;
   OuterAccumulators accumulators_;
   kir::ParamId rows_;
-  kir::ParamId strips_;  ///< Strips (runs of columns); only if split.
+  int64_t strip_count_;
+  kir::ParamId columns_;          ///< Only if not split.
+  kir::ParamId strips_, blocks_;  ///< Strips (runs of columns), and blocks; only if split.
   /// Signals the accumulators of the cluster's other blocks; only in clusters.
   kir::MbarrierId arrived_;
   ExprId member_;  ///< Number of the block in its cluster, i32; only in clusters.
@@ -254,8 +248,10 @@ class ColumnLowering {
 
 }  // namespace
 
-LoweredKernel lower_columns(const SegmentFacts& facts, const Schedule& schedule) {
-  return ColumnLowering(facts, schedule).run();
+void lower_fold(const ProgramScope& scope, const StageList& list, TileLowering& tiles,
+                const program::Fold& fold, const Schedule& schedule, kir::Kernel& kernel,
+                std::vector<int64_t>& values) {
+  FoldLowering(scope, list, tiles, fold, schedule).run(kernel, values);
 }
 
 }  // namespace sinter
