@@ -100,7 +100,7 @@ void SliceProduct::load(const Operand& operand, ExprId begin, ExprId stage) {
     ExprId is_inside;
     if (operand.copy.of_rows) {
       is_inside = builder_.less(at, builder_.element(operand.end, row, scope_.i32(0)));
-    } else if (!is_whole()) {
+    } else if (!program::has_whole_turns(scope_.program, pipeline_)) {
       is_inside = builder_.less(at, scope_.i32(contracted()));
     }
     if (is_inside.valid()) {
@@ -119,10 +119,6 @@ void SliceProduct::load(const Operand& operand, ExprId begin, ExprId stage) {
         .hint = operand.copy.evict_first ? kir::CacheHint::kEvictFirst : kir::CacheHint::kDefault,
         .predicate = is_inside});
   });
-}
-
-bool SliceProduct::is_whole() const {
-  return contracted() % (pipeline_.loop.step * pipeline_.stages * pipeline_.slice_warps) == 0;
 }
 
 void SliceProduct::multiply() {

@@ -36,10 +36,10 @@ class SliceProduct : TileProduct {
     kir::BufferId buffer;
     int64_t rows_together;    ///< Rows of the tile, or columns, whose chunks a warp loads at once.
     int64_t chunks_together;  ///< Chunks of each of them.
-    kir::VarId
-        first{};       ///< Element at the start of the contracted axis, i64; of each row or column.
-    kir::VarId end{};  ///< End of the contracted axis, or 0 for rows beyond the end, i64.
-    kir::ExprId in_line{};  ///< First element of the lane's chunk in a line, i64.
+    /// Element at the start of the contracted axis, i64, of each row or column that the lane loads.
+    kir::VarId first{};
+    kir::VarId end{};       ///< End of the contracted axis, or 0 for rows beyond the end, i32.
+    kir::ExprId in_line{};  ///< First element of the lane's chunk in a line, i32.
     kir::VarId loaded{};    ///< The chunks of all stages.
   };
   [[nodiscard]] Operand operand(const TileLowering& tiles, bool of_rows) const;
@@ -50,8 +50,6 @@ class SliceProduct : TileProduct {
   void load(const Operand& operand, kir::ExprId begin, kir::ExprId stage);
   /// Elements of the contracted axis.
   [[nodiscard]] int64_t contracted() const;
-  /// True if no warp reads beyond the end of the contracted axis.
-  [[nodiscard]] bool is_whole() const;
   /// Multiplies one line of the rows with one stage of the columns.
   void multiply_line(kir::ExprId stage);
   /// Puts a word (i32) of what was loaded as vector `from` into register `to`.

@@ -1,11 +1,10 @@
 #include "runtime/check/host_matmul.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <numbers>
 
 #include "fusion_ir/error.h"
+#include "fusion_ir/unary_function.h"
 #include "runtime/compile/parallel.h"
 
 namespace sinter {
@@ -49,11 +48,8 @@ double activated(Activation activation, double x) {
       return x;
     case Activation::kRelu:
       return x < 0.0 ? 0.0 : x;  // The other way round a NaN would become 0.
-    case Activation::kGelu: {
-      constexpr double kCubic = 0.044715;
-      const double inner = std::sqrt(2.0 / std::numbers::pi) * (x + kCubic * x * x * x);
-      return 0.5 * x * (1.0 + std::tanh(inner));
-    }
+    case Activation::kGelu:
+      return tanh_gelu(x);
   }
   unreachable();
 }

@@ -32,6 +32,16 @@ constexpr std::string_view kName = kMatmul;
 /// for the schedules of MatmulNvrtc.RegistersAreEstimated, which bounds the error.
 constexpr int64_t kBaseRegisters = 18;
 
+// More registers of slices, by which ptxas 13.0 exceeds what their tiles and addresses take before
+// it spills: for products of sm_80, sm_90a and sm_100a of 2 to 8 lines of 8 and 16 columns under a
+// cap of 128 (MatmulNvrtc.SlicesDoNotSpill).
+
+constexpr int64_t kSliceRegisters = 9;
+/// Where turns are cut: predicates of loads, and zeros in their place.
+constexpr int64_t kCutTurnRegisters = 16;
+/// 8-bit floats, whose elements ptxas takes apart on their way to matrix instructions.
+constexpr int64_t kF8SliceRegisters = 36;
+
 // Constants of the prediction. docs/cost_model.md has the formula. Source of those of tiles that
 // warps multiply: the least squares of 100 schedules of five products on an H100,
 // benchmarks/results/h100_2026-11-28_matmul.json.
@@ -404,7 +414,7 @@ std::optional<Rejection> check_slices(const SegmentFacts& facts, const Schedule&
                           std::string remedy) {
     return rejected(schedule, std::move(rule), value, limit, std::move(unit), std::move(remedy));
   };
-  if (own.slice_warps < 0 || own.slice_warps * kWarp != schedule.threads_per_row ||
+  if (own.slice_warps < 0 || own.slice_warps != schedule.threads_per_row / kWarp ||
       has_producer(own))
     return broken("all warps of a block take parts of the contracted axis, and no producer",
                   own.slice_warps, schedule.threads_per_row / kWarp, "warps",
@@ -454,6 +464,9 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
   if (schedule.rows_per_block > 1 && !has_producer(own))
     return broken("only blocks with a producer work on several tiles at once",
                   schedule.rows_per_block, 1, "tiles", "use rows_per_block 1");
+  if (own.epilogue_warps != 0 && !has_producer(own))
+    return broken("only blocks with a producer have warps of an epilogue", own.epilogue_warps, 0,
+                  "warps", "use epilogue_warps 0, or set consumer_registers");
   if (schedule.unroll != 1 || !schedule.kept.empty())
     return broken("matmul schedules unroll nothing and keep nothing", schedule.unroll, 1, "vectors",
                   "use unroll 1 and no keep lines");
@@ -1079,6 +1092,12 @@ tl::expected<ResourceEstimate, Rejection> estimate_program(const SegmentFacts& f
   estimate.tile_registers = program::fragment_words(program);
   estimate.registers =
       kBaseRegisters + estimate.tile_registers + program::copy_words(program) + stage.live_values;
+  for (const program::Step& step : program.steps) {
+    const auto* pipeline = std::get_if<program::Pipeline>(&step);
+    if (pipeline == nullptr || pipeline->slice_warps == 0) continue;
+    estimate.registers += kSliceRegisters + (has_f8(facts) ? kF8SliceRegisters : 0) +
+                          (program::has_whole_turns(program, *pipeline) ? 0 : kCutTurnRegisters);
+  }
   if (estimate.tile_registers > limits.registers_per_thread) {
     Rejection rejection =
         rejected(schedule, "a thread's fragments exceed its registers", estimate.tile_registers,
@@ -1463,7 +1482,7 @@ class Proposer {
   void offer_slices() {
     if (rows_ > program::kFragmentRows || facts_.has_reduction()) return;
     constexpr int64_t kThreadsOfSm = 512;
-    for (const auto& [columns, stages] : {std::pair{8, 8}, {8, 4}, {16, 4}}) {
+    for (const auto& [columns, stages] : {std::pair{8, 8}, {8, 6}, {8, 4}, {16, 3}}) {
       for (const int64_t warps : {4, 8}) {
         Schedule schedule = schedule_of({.tile_rows = program::kFragmentRows,
                                          .tile_columns = columns,

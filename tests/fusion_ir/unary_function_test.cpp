@@ -76,6 +76,12 @@ TEST(UnaryFunctionTest, AGeluIsKnownByItsValues) {
   };
   EXPECT_TRUE(by_sigmoid(0.044715).is_gelu);
   EXPECT_FALSE(by_sigmoid(0.0447).is_gelu) << "another constant";
+  // Equal from -8 to 8.
+  EXPECT_FALSE(found([](FusionBuilder& b, ValueId x) {
+                 const ValueId most = b.broadcast(b.constant(65504.0), {4, 8}, {});
+                 b.output(b.pointwise(PointwiseFn::kMin, {gelu_tanh(b, x), most}));
+               }).is_gelu)
+      << "with a clamp";
 }
 
 }  // namespace sinter::unary_function_test

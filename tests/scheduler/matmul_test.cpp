@@ -794,6 +794,12 @@ TEST(MatmulTest, PinnedSlicesAreRefusedWithNumbers) {
   MatmulParameters changed = good;
   changed.slice_warps = -4;
   EXPECT_THAT(refused(changed, 128), HasSubstr("got -4"));
+  changed.slice_warps = (int64_t{1} << 59) + 4;  // Times 32 it wraps to 128.
+  EXPECT_THAT(refused(changed, 128), HasSubstr("limit 4"));
+  changed = good;
+  changed.epilogue_warps = 2;
+  EXPECT_THAT(refused(changed, 128),
+              HasSubstr("only blocks with a producer have warps of an epilogue (got 2, limit 0)"));
   changed = good;
   changed.tile_depth = 32;
   EXPECT_THAT(refused(changed, 128), HasSubstr("a direct copy brings a line of 128 bytes"));
