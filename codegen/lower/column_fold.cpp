@@ -222,7 +222,7 @@ class FoldLowering {
 
   /// True if several blocks share a strip (run of columns) and store partial results.
   [[nodiscard]] bool is_split() const { return fold_.shares > 0; }
-  [[nodiscard]] int64_t reach() const { return fold_.across * fold_.width; }
+  [[nodiscard]] int64_t reach() const { return fold_.reach(); }
 
   const SegmentFacts& facts_;
   const Schedule& schedule_;

@@ -17,8 +17,8 @@ class ElementTile {
       : list_(list), threads_(threads), elements_(elements), builder_(builder), tiles_(tiles) {}
 
   /// Elements between two vectors of a thread: one vector for each thread of the block.
-  [[nodiscard]] int64_t reach() const { return threads_ * elements_.width; }
-  [[nodiscard]] int64_t size() const { return reach() * elements_.vectors; }
+  [[nodiscard]] int64_t reach() const { return elements_.reach(threads_); }
+  [[nodiscard]] int64_t size() const { return elements_.tile(threads_); }
   /// Emits a comment that describes the tile.
   void describe();
   /// Declares the tile's first element and the thread's, from the number of the tile (column type).

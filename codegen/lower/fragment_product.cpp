@@ -1,7 +1,6 @@
 #include "codegen/lower/fragment_product.h"
 
 #include "fusion_ir/integers.h"
-
 #include "scheduler/analysis/cuda_units.h"
 #include "scheduler/program/program_walks.h"
 

@@ -82,7 +82,7 @@ class ProgramLowering {
   LoweredKernel run() {
     kernel_.name = program_.name;
     kernel_.threads = program_.threads;
-    const program::Fold* fold = program::fold_of(program_);
+    const program::Fold* fold = program::step_of<program::Fold>(program_);
     tiles_.declare_buffers(fold != nullptr && (fold->shares == 0 || fold->by_last_block));
     std::vector<int64_t> values;
     for (const AxisId id : program_.axes.ids()) {
@@ -93,7 +93,7 @@ class ProgramLowering {
       scope_.extents[id] = builder_.param(scope_.launched[id]);
       values.push_back(axis.extent);
     }
-    if (const program::Elements* elements = program::elements_of(program_)) {
+    if (const program::Elements* elements = program::step_of<program::Elements>(program_)) {
       lower_elements(*elements);
       return {std::move(kernel_), std::move(values)};
     }
@@ -203,7 +203,7 @@ class ProgramLowering {
 
   /// The pipeline between the consumers and the warps of the epilogue.
   void declare_handover(const program::Producer& producer) {
-    const program::Handover* handover = program::handover_of(program_);
+    const program::Handover* handover = program::step_of<program::Handover>(program_);
     if (handover == nullptr) return;
     const int64_t stages = program_.tiles[handover->tile].stages;
     const int64_t parts = program::handed_parts(program_);

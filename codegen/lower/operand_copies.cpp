@@ -128,7 +128,7 @@ void OperandCopies::copy_plain(ExprId index, ExprId target, ExprId inside) {
         .tile = held, .group = zero, .lane = zero, .width = 1, .buffer = global_, .index = index});
   };
   if (inside.valid()) {
-    const ExprId none = builder_.cast(is_float(tile_.type) ? builder_.real(0.0) : zero, tile_.type);
+    const ExprId none = scope_.zero(tile_.type);
     builder_.set(held, zero, zero, none);
     builder_.when(inside, load);
   } else {

@@ -60,6 +60,10 @@ struct ProgramScope {
   [[nodiscard]] kir::ExprId i32(int64_t value) const { return builder.integer(value); }
   [[nodiscard]] kir::ExprId i64(int64_t value) const { return builder.integer(value, DType::kI64); }
   [[nodiscard]] kir::ExprId wide(kir::ExprId x) const { return builder.cast(x, DType::kI64); }
+  /// 0 of a type.
+  [[nodiscard]] kir::ExprId zero(DType type) const {
+    return builder.cast(is_float(type) ? builder.real(0.0) : i32(0), type);
+  }
   /// A variable that holds the value; constants stay as they are.
   [[nodiscard]] kir::ExprId named(std::string name, kir::ExprId x) const {
     if (builder.as_integer(x) != nullptr) return x;
@@ -95,6 +99,11 @@ struct ProgramScope {
     return builder.apply(PointwiseFn::kXor, {chunk, remainder(line, layout.period())});
   }
 };
+
+/// The priority in L2 of what a copy reads.
+inline kir::CacheHint hint_of(const program::Copy& copy) {
+  return copy.evict_first ? kir::CacheHint::kEvictFirst : kir::CacheHint::kDefault;
+}
 
 /// Elements of a 16-byte chunk of a tile, and how its chunks lie in shared memory.
 inline int64_t chunk_elements(const program::Tile& tile) {

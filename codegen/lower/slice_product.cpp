@@ -89,8 +89,7 @@ int64_t SliceProduct::vectors(const Operand& operand) {
 void SliceProduct::load(const Operand& operand, ExprId begin, ExprId stage) {
   const int64_t parts = kLineChunks / operand.chunks_together;
   const int64_t of_part = operand.chunks_together * operand.copy.width;
-  const DType type = operand.tile.type;
-  const ExprId none = builder_.cast(is_float(type) ? builder_.real(0.0) : scope_.i32(0), type);
+  const ExprId none = scope_.zero(operand.tile.type);
   builder_.unrolled("i", vectors(operand), [&](ExprId i) {
     const ExprId row = builder_.div(i, scope_.i32(parts));
     const ExprId part = scope_.remainder(i, parts);
@@ -116,7 +115,7 @@ void SliceProduct::load(const Operand& operand, ExprId begin, ExprId stage) {
         .width = operand.copy.width,
         .buffer = operand.buffer,
         .index = builder_.add(builder_.element(operand.first, row, scope_.i32(0)), offset),
-        .hint = operand.copy.evict_first ? kir::CacheHint::kEvictFirst : kir::CacheHint::kDefault,
+        .hint = hint_of(operand.copy),
         .predicate = is_inside});
   });
 }
@@ -127,8 +126,7 @@ void SliceProduct::multiply() {
   const int64_t groups =
       sum_.rows.extent / kRows * (sum_.columns.extent / kColumns) * kir::Mma::kAccumulatorGroups;
   sums_ = builder_.declare_tile(sum_.name, sum_.type, groups, kir::Mma::kAccumulatorLanes);
-  const ExprId none =
-      builder_.cast(is_float(sum_.type) ? builder_.real(0.0) : scope_.i32(0), sum_.type);
+  const ExprId none = scope_.zero(sum_.type);
   builder_.unrolled("i", groups, [&](ExprId i) {
     for (int64_t lane = 0; lane < kir::Mma::kAccumulatorLanes; ++lane)
       builder_.set(sums_, i, scope_.i32(lane), none);

@@ -74,14 +74,14 @@ void TensorCopies::copy(ExprId begin, ExprId stage, kir::MbarrierId full) const 
       if (coordinates.empty()) at = builder_.add(at, scope_.i32(column));
       coordinates.push_back(at);
     }
-    builder_.append(kir::TensorCopy{
-        .shared = scope_.shared.at(copy_.tile),
-        .shared_index = builder_.add(first, scope_.i32(column * tile_.rows.extent)),
-        .map = map_,
-        .coordinates = std::move(coordinates),
-        .array = full,
-        .index = stage,
-        .hint = copy_.evict_first ? kir::CacheHint::kEvictFirst : kir::CacheHint::kDefault});
+    builder_.append(
+        kir::TensorCopy{.shared = scope_.shared.at(copy_.tile),
+                        .shared_index = builder_.add(first, scope_.i32(column * tile_.rows.extent)),
+                        .map = map_,
+                        .coordinates = std::move(coordinates),
+                        .array = full,
+                        .index = stage,
+                        .hint = hint_of(copy_)});
   }
 }
 

@@ -109,6 +109,19 @@ int64_t needed_registers(const SegmentFacts& facts, const Schedule& schedule, co
   return std::max({kBaseRegisters + held, static_cast<int64_t>(rows) + held, receives});
 }
 
+/// The step of a schedule, without its axes.
+program::Fold fold_of(const Schedule& schedule) {
+  return {.rows = {},
+          .columns = {},
+          .width = schedule.vector_width,
+          .across = schedule.threads_per_row,
+          .slots = schedule.rows_per_block,
+          .ahead = schedule.unroll,
+          .cluster = schedule.cluster_size(),
+          .shares = partial_rows(schedule),
+          .by_last_block = schedule.finish == Finish::kLastBlock};
+}
+
 /// `stage` is the only stage of a segment that the family takes.
 tl::expected<ResourceEstimate, Rejection> estimate_stage(const SegmentFacts& facts,
                                                          const Schedule& schedule,
@@ -128,7 +141,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_stage(const SegmentFacts& fac
                           last_block_shared_bytes(facts, schedule);
   estimate.blocks = program::block_count(program);
   complete(estimate, limits, schedule.min_blocks_per_sm, schedule.cluster_size());
-  const program::Fold& fold = *program::fold_of(program);
+  const program::Fold fold = fold_of(schedule);
   const int64_t rows_at_once = fold.slots * fold.ahead;
   estimate.bytes_in_flight_per_sm =
       static_cast<double>(loaded_words(facts, schedule, stage) * kRegisterBytes * estimate.threads *
@@ -177,7 +190,7 @@ Prediction predict_stage(const SegmentFacts& facts, const Schedule& schedule, co
     out.memory_us *= 1.0 + constants.short_run_penalty * std::max(0.0, 1.0 - run / kLine);
   }
   // A thread waits once for every group of rows it has in flight, then for the tree.
-  const auto splits = static_cast<double>(blocks_per_strip(schedule));
+  const auto splits = static_cast<double>(program::blocks_of_columns(fold_of(schedule)));
   const double walks =
       std::ceil(rows / (splits * static_cast<double>(schedule.rows_per_block * schedule.unroll)));
   const auto levels =
@@ -211,23 +224,17 @@ program::Program column_program(const SegmentFacts& facts, const Schedule& sched
     return out.axes.push_back(
         {.name = name, .sizes = {extent}, .extent = extent, .is_launched = is_launched});
   };
-  const bool is_shared = schedule.persistent_blocks > 0;
   const program::AxisId rows = axis("rows", facts.space.rows, true);
-  const program::AxisId columns = axis("columns", facts.space.columns, !is_shared);
-  const program::Fold fold{.rows = rows,
-                           .columns = columns,
-                           .width = schedule.vector_width,
-                           .across = schedule.threads_per_row,
-                           .slots = schedule.rows_per_block,
-                           .ahead = schedule.unroll,
-                           .cluster = schedule.cluster_size(),
-                           .shares = is_shared ? partial_rows(schedule) : 0,
-                           .by_last_block = schedule.finish == Finish::kLastBlock};
+  const program::AxisId columns =
+      axis("columns", facts.space.columns, schedule.persistent_blocks == 0);
+  program::Fold fold = fold_of(schedule);
+  fold.rows = rows;
+  fold.columns = columns;
   const program::StepId step = out.steps.push_back(fold);
-  out.body.push_back(out.steps.push_back(
-      program::Nest{.binding = program::Binding::kBlock,
-                    .loops = {{.axis = columns, .step = fold.across * fold.width}},
-                    .body = {step}}));
+  out.body.push_back(
+      out.steps.push_back(program::Nest{.binding = program::Binding::kBlock,
+                                        .loops = {{.axis = columns, .step = fold.reach()}},
+                                        .body = {step}}));
   return out;
 }
 

@@ -1092,9 +1092,8 @@ tl::expected<ResourceEstimate, Rejection> estimate_program(const SegmentFacts& f
   estimate.tile_registers = program::fragment_words(program);
   estimate.registers =
       kBaseRegisters + estimate.tile_registers + program::copy_words(program) + stage.live_values;
-  for (const program::Step& step : program.steps) {
-    const auto* pipeline = std::get_if<program::Pipeline>(&step);
-    if (pipeline == nullptr || pipeline->slice_warps == 0) continue;
+  if (const auto* pipeline = program::step_of<program::Pipeline>(program);
+      pipeline->slice_warps > 0) {
     estimate.registers += kSliceRegisters + (has_f8(facts) ? kF8SliceRegisters : 0) +
                           (program::has_whole_turns(program, *pipeline) ? 0 : kCutTurnRegisters);
   }
@@ -1118,7 +1117,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_program(const SegmentFacts& f
                    launched, least, "registers", "use narrower tiles, or promise fewer blocks"),
           facts, schedule));
     }
-    if (program::handover_of(program) != nullptr) {
+    if (program::step_of<program::Handover>(program) != nullptr) {
       const int64_t words = epilogue_words(facts, program) + kEpilogueRegisters;
       if (words > program.producer->registers) {
         return tl::make_unexpected(with_tensor(
@@ -1200,7 +1199,7 @@ struct ProductTimes {
 double epilogue_time(const SegmentFacts& facts, const program::Program& program,
                      const StageList& list, const DeviceLimits& limits) {
   const Schedule of_rows = program::row_schedule(program);
-  const program::Handover& handover = *program::handover_of(program);
+  const program::Handover& handover = *program::step_of<program::Handover>(program);
   const auto together = program::rows_together(program);
   const int64_t rows = together * kWarp / of_rows.threads_per_row;
   const int64_t iterations = program.tiles[handover.tile].rows.extent / rows;

@@ -23,10 +23,13 @@ constexpr int64_t kMostUnroll = 8;
 /// docs/experiments/constants_choices.md.
 constexpr double kSplitStoreShare = 0.1;
 
+program::Elements elements_of(const Schedule& schedule) {
+  return {.axis = {}, .width = schedule.vector_width, .vectors = schedule.unroll};
+}
+
 /// Elements of a block.
-int64_t tile_of(const program::Program& program) {
-  const program::Elements& elements = *program::elements_of(program);
-  return program::reach_of(program, elements) * elements.vectors;
+int64_t tile_of(const Schedule& schedule) {
+  return elements_of(schedule).tile(schedule.threads_per_block());
 }
 
 tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& facts,
@@ -77,7 +80,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
   complete(estimate, limits, schedule.min_blocks_per_sm);
   double loaded = 0.0;
   for (const ValueId value : list.stages[0].loads)
-    loaded += static_cast<double>(tile_of(program) * bytes_of(facts.fusion.values[value].type));
+    loaded += static_cast<double>(tile_of(schedule) * bytes_of(facts.fusion.values[value].type));
   estimate.bytes_in_flight_per_sm = loaded * static_cast<double>(estimate.blocks_per_sm);
   if (auto rejection = over_budget(facts, schedule, estimate, limits))
     return tl::make_unexpected(*rejection);
@@ -92,7 +95,7 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
   const auto width = static_cast<double>(schedule.vector_width);
   const auto elements = static_cast<double>(facts.space.columns);
   ElementWalk walk{.width = schedule.vector_width,
-                   .block_elements = tile_of(pointwise_program(facts, schedule)),
+                   .block_elements = tile_of(schedule),
                    .blocks_per_sm = estimate.blocks_per_sm};
   WorkEstimate work;
   work.bytes_read = static_cast<double>(facts.bytes_read);
@@ -159,13 +162,13 @@ program::Program pointwise_program(const SegmentFacts& facts, const Schedule& sc
                                                    .sizes = {facts.space.columns},
                                                    .extent = facts.space.columns,
                                                    .is_launched = true});
-  const program::Elements elements{
-      .axis = axis, .width = schedule.vector_width, .vectors = schedule.unroll};
+  program::Elements elements = elements_of(schedule);
+  elements.axis = axis;
   const program::StepId step = out.steps.push_back(elements);
-  out.body.push_back(out.steps.push_back(program::Nest{
-      .binding = program::Binding::kBlock,
-      .loops = {{.axis = axis, .step = program::reach_of(out, elements) * elements.vectors}},
-      .body = {step}}));
+  out.body.push_back(
+      out.steps.push_back(program::Nest{.binding = program::Binding::kBlock,
+                                        .loops = {{.axis = axis, .step = tile_of(schedule)}},
+                                        .body = {step}}));
   return out;
 }
 

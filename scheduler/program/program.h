@@ -231,6 +231,9 @@ struct Elements {
   AxisId axis;
   int64_t width = 1;
   int64_t vectors = 1;
+  /// Elements from one vector of a thread to its next, and those of a block of so many threads.
+  [[nodiscard]] int64_t reach(int64_t threads) const { return threads * width; }
+  [[nodiscard]] int64_t tile(int64_t threads) const { return reach(threads) * vectors; }
   friend bool operator==(const Elements&, const Elements&) = default;
 };
 
@@ -250,6 +253,8 @@ struct Fold {
   int64_t shares = 0;
   /// The block that is done last combines partial results; else another kernel does.
   bool by_last_block = false;
+  /// Columns of a block.
+  [[nodiscard]] int64_t reach() const { return across * width; }
   friend bool operator==(const Fold&, const Fold&) = default;
 };
 

@@ -175,7 +175,7 @@ class Checker {
     require(warps >= 1 && warps <= most,
             "the warps of the epilogue are those beside the producer's", warps, most, "warps",
             "use fewer epilogue_warps");
-    const Handover* handover = handover_of(program_);
+    const Handover* handover = step_of<Handover>(program_);
     require(handover != nullptr, "the warps of the epilogue evaluate what others hand over", 0, 1,
             "tiles", "hand a tile over");
     if (handover == nullptr) return;
@@ -315,7 +315,7 @@ class Checker {
   }
 
   void check_step(const Fold& fold) {
-    const int64_t reach = fold.across * fold.width;
+    const int64_t reach = fold.reach();
     require(fold.width >= 1 && fold.ahead >= 1 && part_of_block(fold.columns) == reach,
             "a block's columns are not the vectors of a group of its threads",
             part_of_block(fold.columns), reach, "columns", "use strips of across x width columns");
@@ -327,7 +327,7 @@ class Checker {
   }
 
   void check_step(const Elements& elements) {
-    const int64_t tile = reach_of(program_, elements) * elements.vectors;
+    const int64_t tile = elements.tile(program_.threads);
     require(elements.width >= 1 && elements.vectors >= 1 && part_of_block(elements.axis) == tile,
             "a block's tile is not the vectors of its threads", part_of_block(elements.axis), tile,
             "elements", "use tiles of threads x width x vectors elements");
@@ -431,7 +431,7 @@ int64_t tile_count(const Program& program) {
 
 int64_t block_count(const Program& program) {
   const int64_t tiles = tile_count(program);
-  if (const Fold* fold = fold_of(program)) return tiles * blocks_of_columns(*fold);
+  if (const Fold* fold = step_of<Fold>(program)) return tiles * blocks_of_columns(*fold);
   const Nest* nest = nest_of_blocks(program);
   return nest != nullptr && nest->persistent_blocks > 0 ? std::min(nest->persistent_blocks, tiles)
                                                         : tiles;
@@ -443,11 +443,8 @@ int64_t tiles_at_once(const Program& program) {
 }
 
 int64_t slice_warps(const Program& program) {
-  for (const Step& step : program.steps) {
-    const auto* pipeline = std::get_if<Pipeline>(&step);
-    if (pipeline != nullptr && pipeline->slice_warps > 0) return pipeline->slice_warps;
-  }
-  return 0;
+  const auto* pipeline = step_of<Pipeline>(program);
+  return pipeline == nullptr ? 0 : pipeline->slice_warps;
 }
 
 bool has_whole_turns(const Program& program, const Pipeline& pipeline) {
@@ -460,37 +457,12 @@ int64_t cluster_size(const Program& program) {
   return nest == nullptr ? 1 : nest->cluster;
 }
 
-const Fold* fold_of(const Program& program) {
-  for (const Step& step : program.steps) {
-    if (const auto* fold = std::get_if<Fold>(&step)) return fold;
-  }
-  return nullptr;
-}
-
 int64_t blocks_of_columns(const Fold& fold) {
   return std::max<int64_t>(fold.shares, 1) * fold.cluster;
 }
 
-const Elements* elements_of(const Program& program) {
-  for (const Step& step : program.steps) {
-    if (const auto* elements = std::get_if<Elements>(&step)) return elements;
-  }
-  return nullptr;
-}
-
-int64_t reach_of(const Program& program, const Elements& elements) {
-  return program.threads * elements.width;
-}
-
-const Handover* handover_of(const Program& program) {
-  for (const Step& step : program.steps) {
-    if (const auto* handover = std::get_if<Handover>(&step)) return handover;
-  }
-  return nullptr;
-}
-
 int64_t handed_parts(const Program& program) {
-  const Handover* handover = handover_of(program);
+  const Handover* handover = step_of<Handover>(program);
   if (handover == nullptr) return 0;
   return program.tiles[handover->tile].rows.extent / program.tiles[handover->fragment].rows.extent;
 }
@@ -509,7 +481,7 @@ int64_t epilogue_rows(const Program& program) {
 }  // namespace
 
 int64_t epilogue_lanes(const Program& program) {
-  const Handover* handover = handover_of(program);
+  const Handover* handover = step_of<Handover>(program);
   if (handover == nullptr) return 0;
   const Tile& tile = program.tiles[handover->tile];
   const int64_t of_cluster = divided_up(program.axes[tile.columns.axis].extent,
@@ -521,7 +493,7 @@ int64_t epilogue_lanes(const Program& program) {
 }
 
 int64_t rows_together(const Program& program) {
-  if (handover_of(program) != nullptr)
+  if (step_of<Handover>(program) != nullptr)
     return epilogue_rows(program) * epilogue_lanes(program) / kWarp;
   return cluster_size(program) > 1 ? 2 : 1;
 }
@@ -535,7 +507,7 @@ Schedule row_schedule(const Program& program) {
                .rows_per_block = program.threads / kLanesOfRow,
                .vector_width = kPair,
                .unroll = kColumnsAhead / (kLanesOfRow * kPair)};
-  if (const Handover* handover = handover_of(program)) {
+  if (const Handover* handover = step_of<Handover>(program)) {
     out.threads_per_row = epilogue_lanes(program);
     out.rows_per_block = program.producer->epilogue_warps * kWarp / out.threads_per_row;
     out.vector_width = kChunkBytes / bytes_of(program.tiles[handover->tile].type);
@@ -690,10 +662,10 @@ Traffic traffic(const Program& program) {
           contract->unit == Unit::kLane ? kWarp : shape.m * shape.n * shape.k;
       out.matrix_instructions += times.all() * static_cast<double>(elements_of(sum) * depth) /
                                  static_cast<double>(of_instruction);
+      if (sum.place == Place::kSlice) return;  // Its operands are in registers.
       // An instruction of a warp group reads all of its operands. The registers of a warp hold a
       // right operand for all of its rows. Lanes that read the same element count each: shared
       // memory gives a warp 128 bytes in a clock, whether or not they differ.
-      if (sum.place == Place::kSlice) return;
       const bool of_group = sum.place == Place::kGroupFragment;
       const int64_t left_reads = of_group ? sum.columns.extent / shape.n : 1;
       const int64_t right_reads = of_group ? sum.rows.extent / shape.m : 1;

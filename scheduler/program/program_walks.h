@@ -23,6 +23,15 @@ struct Times {
 void for_each_step(const Program& program,
                    const std::function<void(const Step&, const Times&)>& visit);
 
+/// The first step of a kind, of which programs have one at most; null if there is none.
+template <class Kind>
+const Kind* step_of(const Program& program) {
+  for (const Step& step : program.steps) {
+    if (const auto* found = std::get_if<Kind>(&step)) return found;
+  }
+  return nullptr;
+}
+
 /// Tiles that the blocks take.
 int64_t tile_count(const Program& program);
 /// Tiles on which a block works at once.
@@ -37,18 +46,9 @@ int64_t slice_warps(const Program& program);
 /// True if the warps that take an axis in turns have equally many parts of it, all of them whole.
 bool has_whole_turns(const Program& program, const Pipeline& pipeline);
 
-/// The step that evaluates elements from memory to memory; null if there is none.
-const Elements* elements_of(const Program& program);
-/// Elements from one vector of a thread to its next: a vector of every thread.
-int64_t reach_of(const Program& program, const Elements& elements);
-
-/// The step that reduces rows of columns; null if there is none.
-const Fold* fold_of(const Program& program);
 /// Blocks that take the rows of the same columns in turns.
 int64_t blocks_of_columns(const Fold& fold);
 
-/// The step that hands tiles over to the warps of the epilogue; null if there are none.
-const Handover* handover_of(const Program& program);
 /// Parts of a tile that are handed over one by one, one for each warp group.
 int64_t handed_parts(const Program& program);
 

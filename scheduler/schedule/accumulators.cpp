@@ -91,10 +91,6 @@ int64_t column_strips(const SegmentFacts& facts, const Schedule& schedule) {
   return (facts.space.columns + reach - 1) / reach;
 }
 
-int64_t blocks_per_strip(const Schedule& schedule) {
-  return std::max(schedule.persistent_blocks, schedule.cluster_size());
-}
-
 namespace {
 
 /// Shared bytes of a tuple for each vector element and total of `threads` threads. With `travels`

@@ -39,9 +39,6 @@ int64_t partial_rows(const Schedule& schedule);
 /// Column strips of a column schedule. One or several blocks reduce a strip.
 int64_t column_strips(const SegmentFacts& facts, const Schedule& schedule);
 
-/// Blocks over which the rows of a column strip are distributed.
-int64_t blocks_per_strip(const Schedule& schedule);
-
 /// Shared bytes in which the row slots of a block combine their accumulators, batch by batch: a
 /// tuple for each element of all slots but one. 0 for accumulators that are in shared memory
 /// anyway.

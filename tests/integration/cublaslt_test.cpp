@@ -42,6 +42,15 @@ std::string product(std::string_view type, std::string_view left, std::string_vi
                              : std::string("  return %v2\n"));
 }
 
+/// %v6 is a product with a bias.
+constexpr std::string_view kBiased = R"(  %v0 x : bf16[M, K] = input
+  %v1 w : bf16[N, K] = input
+  %v2 bias : bf16[N] = input
+  %v3 : f32[M, N] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
+  %v4 : f32[N] = cast %v2
+  %v5 : f32[M, N] = broadcast %v4 axes(1)
+  %v6 : f32[M, N] = add %v3, %v5
+)";
 /// %v21 is the GELU of %v6.
 constexpr std::string_view kGelu = R"(  %v7 : f32[M, N] = mul %v6, %v6
   %v8 : f32[M, N] = mul %v7, %v6
@@ -76,30 +85,17 @@ std::vector<Form> forms() {
   %v2 y : f32[M, N] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
   return %v2
 )"},
-      {"bias_relu", R"(  %v0 x : bf16[M, K] = input
-  %v1 w : bf16[N, K] = input
-  %v2 bias : bf16[N] = input
-  %v3 : f32[M, N] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
-  %v4 : f32[N] = cast %v2
-  %v5 : f32[M, N] = broadcast %v4 axes(1)
-  %v6 : f32[M, N] = add %v3, %v5
-  %v7 : f32 = constant 0x0p+0
+      {"bias_relu", fmt::format(R"({}  %v7 : f32 = constant 0x0p+0
   %v8 : f32[M, N] = broadcast %v7 axes()
   %v9 : f32[M, N] = max %v6, %v8
   %v10 y : bf16[M, N] = cast %v9
   return %v10
-)"},
-      {"bias_gelu", fmt::format(R"(  %v0 x : bf16[M, K] = input
-  %v1 w : bf16[N, K] = input
-  %v2 bias : bf16[N] = input
-  %v3 : f32[M, N] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
-  %v4 : f32[N] = cast %v2
-  %v5 : f32[M, N] = broadcast %v4 axes(1)
-  %v6 : f32[M, N] = add %v3, %v5
-{}  %v22 y : bf16[M, N] = cast %v21
+)",
+                                kBiased)},
+      {"bias_gelu", fmt::format(R"({}{}  %v22 y : bf16[M, N] = cast %v21
   return %v22
 )",
-                                kGelu)},
+                                kBiased, kGelu)},
       {"f32_bias", R"(  %v0 x : f32[M, K] = input
   %v1 w : f32[N, K] = input
   %v2 bias : f32[N] = input

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "scheduler/families/column.h"
+#include "scheduler/program/program_walks.h"
 #include "tests/scheduler/facts_of.h"
 
 namespace sinter::accumulators_test {
@@ -83,12 +85,18 @@ TEST(AccumulatorsTest, TheLastStripMayBeShort) {
   EXPECT_EQ(column_strips(column_sums(0), column_schedule()), 0);
 }
 
+/// Blocks that take the rows of a strip in turns.
+int64_t blocks_of_strip(const Schedule& schedule) {
+  const program::Program program = column_program(column_sums(1024), schedule);
+  return program::blocks_of_columns(*program::step_of<program::Fold>(program));
+}
+
 TEST(AccumulatorsTest, AStripHasABlockAClusterOrTheBlocksThatStay) {
   Schedule schedule = column_schedule(4);
-  EXPECT_EQ(blocks_per_strip(column_schedule()), 1);
-  EXPECT_EQ(blocks_per_strip(schedule), 4);
+  EXPECT_EQ(blocks_of_strip(column_schedule()), 1);
+  EXPECT_EQ(blocks_of_strip(schedule), 4);
   schedule.persistent_blocks = 16;
-  EXPECT_EQ(blocks_per_strip(schedule), 16);
+  EXPECT_EQ(blocks_of_strip(schedule), 16);
 }
 
 /// The tuples of 3 of 4 slots: 24 threads with 4 columns each.

@@ -110,8 +110,8 @@ TEST(ProgramTest, ElementsGoFromMemoryToMemory) {
   EXPECT_EQ(block_count(program), 4);
   EXPECT_EQ(shared_bytes(program), 0);
   EXPECT_EQ(fragment_words(program), 0);
-  EXPECT_EQ(reach_of(program, *elements_of(program)), 128);
-  EXPECT_EQ(elements_of(linear_program()), nullptr);
+  EXPECT_EQ(step_of<program::Elements>(program)->reach(program.threads), 128);
+  EXPECT_EQ(step_of<program::Elements>(linear_program()), nullptr);
   EXPECT_THAT(rule_broken_by(program, [](Program& p) { p.threads = 64; }),
               HasSubstr("a block's tile is not the vectors of its threads (value 256, limit 512 "
                         "elements)"));
@@ -154,8 +154,8 @@ TEST(ProgramTest, RowsOfColumnsAreFolded) {
   EXPECT_THAT(print(shared), AllOf(HasSubstr("axis columns 1000\n"),
                                    HasSubstr("cluster 4 shares 3 last block\n")));
   EXPECT_EQ(block_count(shared), 8 * 12);
-  EXPECT_EQ(blocks_of_columns(*fold_of(shared)), 12);
-  EXPECT_EQ(fold_of(linear_program()), nullptr);
+  EXPECT_EQ(blocks_of_columns(*step_of<program::Fold>(shared)), 12);
+  EXPECT_EQ(step_of<program::Fold>(linear_program()), nullptr);
 
   const auto fold = [](Program& p) -> program::Fold& {
     return std::get<program::Fold>(p.steps[program::StepId{0}]);
@@ -599,7 +599,7 @@ TEST(ProgramTest, WalksKnowWhatIsHandedOver) {
   EXPECT_EQ(rows.rows_per_block, 7 * 4);
   EXPECT_EQ(rows.vector_width, 8);
   EXPECT_EQ(rows.cluster_size(), 2);
-  EXPECT_EQ(handover_of(row_program(96, 1)), nullptr);
+  EXPECT_EQ(step_of<program::Handover>(row_program(96, 1)), nullptr);
   EXPECT_EQ(handed_parts(row_program(96, 1)), 0);
   EXPECT_EQ(epilogue_lanes(row_program(96, 1)), 0);
 }
@@ -613,7 +613,7 @@ TEST(ProgramTest, RulesOfHandoversNameTheirNumbers) {
     unreachable();
   };
   const auto handed = [](Program& program) -> program::Tile& {
-    return program.tiles[handover_of(program)->tile];
+    return program.tiles[step_of<program::Handover>(program)->tile];
   };
   const Program program = epilogue_program();
   EXPECT_EQ(rule_broken_by(program, [](Program&) {}), "");
