@@ -63,6 +63,7 @@ Json to_json(const Schedule& schedule) {
           {"rows_per_iteration", schedule.rows_per_iteration()},
           {"consumer_registers", schedule.consumer_registers()},
           {"epilogue_warps", schedule.epilogue_warps()},
+          {"slice_warps", schedule.slice_warps()},
           {"prefetch_rows", schedule.prefetch_rows()},
           {"accumulators", text_of(schedule.accumulators())},
           {"rows_per_tile", schedule.rows_per_tile()},

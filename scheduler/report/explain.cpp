@@ -297,6 +297,7 @@ std::string families_text(const KernelPlan& kernel, const DeviceLimits& limits) 
   add_number("rows_per_iteration", &Schedule::rows_per_iteration);
   add_number("consumer_registers", &Schedule::consumer_registers);
   add_number("epilogue_warps", &Schedule::epilogue_warps);
+  add_number("slice_warps", &Schedule::slice_warps);
   add_number("rows_per_tile", &Schedule::rows_per_tile);
   std::set<std::string> parameters;
   for (const ProposedSchedule* candidate : best) {

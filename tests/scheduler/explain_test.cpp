@@ -96,6 +96,13 @@ TEST(Explain, NamesClusters) {
   EXPECT_THAT(explain(plan_of("softmax")), testing::Not(HasSubstr("cluster_size")));
 }
 
+TEST(Explain, NamesWarpsThatShareTheContractedAxis) {
+  FusionBuilder b("few_rows");
+  b.output(b.linear(b.input(DType::kBF16, {8, 4096}), b.input(DType::kBF16, {14336, 4096})));
+  EXPECT_THAT(explain(plan(b.build(), {}, *find_device("H200")).value()),
+              ContainsRegex("\n  slice_warps +[48]"));
+}
+
 TEST(Explain, RefusesWhatDoesNotFitWithTheNumber) {
   const CannedFusion& canned = *find_canned_fusion("layer_norm_backward");
   const auto wide = plan(canned.build(), {{"rows", 64}, {"cols", 1 << 20}}, *find_device("H200"));

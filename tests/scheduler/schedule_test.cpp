@@ -176,6 +176,7 @@ TEST(ScheduleTextTest, FieldsAreReadAndRefusedByFamily) {
       {"rows_per_iteration", &Schedule::rows_per_iteration, {"warp_specialised"}},
       {"consumer_registers", &Schedule::consumer_registers, {"warp_specialised", "matmul"}},
       {"epilogue_warps", &Schedule::epilogue_warps, {"matmul"}},
+      {"slice_warps", &Schedule::slice_warps, {"matmul"}},
       {"prefetch_rows", &Schedule::prefetch_rows, {"looped", "multi_wave"}},
       {"rows_per_tile", &Schedule::rows_per_tile, {"looped"}},
   };
