@@ -5,6 +5,7 @@
 // "st.async".
 
 #include "mbarrier.cuh"
+#include "vector.cuh"
 
 // All threads of all blocks of the cluster wait here; what they did before comes before what any of
 // them does after.
@@ -63,6 +64,27 @@ SINTER_DEVICE void cluster_store(const long long* shared, int block, long long v
       "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.s64 [%0], %1, [%2];" ::"r"(
           cluster_address(shared, block)),
       "l"(value), "r"(cluster_address(barrier, block))
+      : "memory");
+}
+
+// Stores 2 or 4 adjacent values of 4 bytes at once.
+template <class T>
+SINTER_DEVICE void cluster_store(const T* shared, int block, const Vec<T, 2>& values,
+                                 const Mbarrier* barrier) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::
+          "r"(cluster_address(shared, block)),
+      "r"(values.words[0]), "r"(values.words[1]), "r"(cluster_address(barrier, block))
+      : "memory");
+}
+template <class T>
+SINTER_DEVICE void cluster_store(const T* shared, int block, const Vec<T, 4>& values,
+                                 const Mbarrier* barrier) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, "
+      "[%5];" ::"r"(cluster_address(shared, block)),
+      "r"(values.words[0]), "r"(values.words[1]), "r"(values.words[2]), "r"(values.words[3]),
+      "r"(cluster_address(barrier, block))
       : "memory");
 }
 

@@ -402,12 +402,13 @@ struct MbarrierArrive {
 /// cluster, and counts its bytes at array[mbarrier] there, towards the current phase. A thread that
 /// has waited for that phase may read the element, and is ordered after all earlier accesses of the
 /// storing thread. Nothing may be stored to a block that has ended: every block waits for all
-/// stores that are sent to it.
+/// stores that are sent to it. A tile of one group, of 2 or 4 lanes of 4 bytes, is stored to as
+/// many elements, at a multiple of their number.
 struct ClusterStore {
   BufferId shared;
   ExprId index;
   ExprId block;
-  VarId source;  ///< i32, i64, f32 or f64.
+  VarId source;  ///< i32, i64, f32 or f64; a tile: i32 or f32.
   MbarrierId array;
   ExprId mbarrier;
   friend bool operator==(const ClusterStore&, const ClusterStore&) = default;

@@ -478,9 +478,15 @@ class StatementVerifier : private ScopeVerifier {
     check_i32(s.block, "block of the cluster", 0, kernel_.cluster - 1);
     use(s.source);
     const Var& source = var(s.source);
-    if (!source.is_scalar()) report("{} ({}) is a tile, not a scalar", s.source, source.name);
     if (source.type != shared.type) report("stores {} to {}", source.type, shared.type);
     if (bytes_of(shared.type) < kWordBytes) report("sends a {} to another block", shared.type);
+    if (source.is_scalar()) return;
+    if (source.groups != 1 || (source.lanes != 2 && source.lanes != 4) ||
+        bytes_of(source.type) != kWordBytes)
+      report("sends {} ({}) of {} x {} {} to another block, not 2 or 4 words", s.source,
+             source.name, source.groups, source.lanes, source.type);
+    const int64_t bytes = source.lanes * bytes_of(source.type);
+    check_whole_index(s.shared, s.index, bytes, 0);
   }
 
   void check(const ClusterBarrier&, Uniformity) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "codegen/kernel/kernel_builder.h"
 #include "codegen/kernel/kernel_traversal.h"
 #include "scheduler/analysis/cuda_units.h"
+#include "scheduler/schedule/row_schedule.h"
 
 namespace sinter {
 namespace {
@@ -134,6 +136,13 @@ class ReductionLowering {
     VarId var, partner;  ///< `partner` receives the other lane's value.
     BufferId scratch;
   };
+  /// What one store sends to another block of the cluster: some components.
+  struct Sent {
+    size_t first, count;  ///< In components_.
+    int64_t width;        ///< Elements.
+    VarId tuple;          ///< A tile with the components, where there are several.
+    BufferId scratch;
+  };
 
   std::string name_of(VarId var) const { return b_.kernel().vars[var].name; }
   bool is_flag(VarId var) const { return b_.kernel().vars[var].type == DType::kBool; }
@@ -170,10 +179,10 @@ class ReductionLowering {
     }
     const ExprId block = b_.rem(b_.special(kir::Special::kBlockIndex), b_.integer(cluster));
     const ExprId warp = b_.rem(b_.div(thread_, b_.integer(kWarp)), b_.integer(group_warps));
+    const std::vector<Sent> sent = pack_for_cluster(phases * reduce_.groups * of_warp * tuples);
     int64_t bytes = 0;
-    for (Component& component : components_) {
-      component.scratch = add_scratch(component, phases * reduce_.groups * of_warp * tuples);
-      bytes += of_warp * tuples * bytes_of(travel_type(component.var));
+    for (const Sent& part : sent) {
+      bytes += of_warp * tuples * part.width * bytes_of(travel_type(components_[part.first].var));
     }
     // A lane sends for all lanes of its warp. They have read the tuples of two executions ago.
     b_.append(kir::WarpBarrier{});
@@ -187,35 +196,78 @@ class ReductionLowering {
       const ExprId receiver = b_.add(in_group, b_.integer(first_block));
       b_.when(b_.less(receiver, b_.integer(cluster)), [&] {
         const ExprId own = b_.add(base, b_.add(b_.mul(block, b_.integer(group_warps)), warp));
-        for (const Component& component : components_) {
-          b_.append(kir::ClusterStore{.shared = component.scratch,
-                                      .index = own,
-                                      .block = receiver,
-                                      .source = travelling(component.var),
-                                      .array = reduce_.arrived,
-                                      .mbarrier = place});
+        for (const Sent& part : sent) {
+          b_.append(kir::ClusterStore{
+              .shared = part.scratch,
+              .index = b_.mul(own, b_.integer(part.width)),
+              .block = receiver,
+              .source = part.width > 1 ? part.tuple : travelling(components_[part.first].var),
+              .array = reduce_.arrived,
+              .mbarrier = place});
         }
       });
     }
     b_.append(kir::MbarrierWait{reduce_.arrived, place, reduce_.parity});
     const int64_t lanes = std::min(tuples, group_lanes);
     const ExprId first = b_.add(base, b_.rem(thread_, b_.integer(lanes)));
-    for (const Component& component : components_) load_warp_value(component, first);
-    for (int64_t more = lanes; more < tuples; more += lanes)
-      combine_loaded(b_.add(first, b_.integer(more)));
+    load_sent(sent, first, true);
+    for (int64_t more = lanes; more < tuples; more += lanes) {
+      load_sent(sent, b_.add(first, b_.integer(more)), false);
+      combine_with_partners();
+    }
     exchange(lanes);
   }
 
-  /// Combines the tuples at `index` into those that the lanes hold.
-  void combine_loaded(ExprId index) {
-    for (const Component& component : components_) {
-      b_.append(kir::Load{.tile = component.partner,
-                          .group = b_.integer(0),
-                          .lane = b_.integer(0),
-                          .width = 1,
-                          .buffer = component.scratch,
-                          .index = index});
+  /// What the blocks of a cluster send each other: tuples that fit one store (sent_together()) as a
+  /// whole, packed here, others by component. `count`: places in shared memory.
+  std::vector<Sent> pack_for_cluster(int64_t count) {
+    std::vector<Sent> all;
+    size_t first = 0;
+    for (const kir::ReducePart& part : reduce_.parts) {
+      std::vector<DType> types;
+      for (const VarId var : part.vars) types.push_back(b_.kernel().vars[var].type);
+      const int64_t width = sent_together(types);
+      if (width > 1) {
+        const std::string name = reduce_.name + "_tuple";
+        const VarId tuple = b_.declare_tile(name, types.front(), 1, width);
+        for (int64_t lane = 0; lane < width; ++lane) {
+          // Lanes beyond the tuple repeat its last component.
+          const VarId var = part.vars[std::min(static_cast<size_t>(lane), types.size() - 1)];
+          b_.set(tuple, b_.integer(0), b_.integer(lane), b_.ref(var));
+        }
+        const BufferId scratch = add_scratch(name + "s", types.front(), count * width);
+        all.push_back({first, types.size(), width, tuple, scratch});
+      } else {
+        for (size_t i = first; i < first + types.size(); ++i) {
+          components_[i].scratch = add_scratch(components_[i], count);
+          all.push_back({i, 1, 1, {}, components_[i].scratch});
+        }
+      }
+      first += types.size();
     }
+    return all;
+  }
+
+  /// Loads the tuples at `index`: the lane's own, or those of its partner.
+  void load_sent(const std::vector<Sent>& sent, ExprId index, bool own) {
+    for (const Sent& part : sent) {
+      const std::span<Component> components =
+          std::span(components_).subspan(part.first, part.count);
+      if (part.width == 1 && own) {
+        load_warp_value(components.front(), index);
+      } else if (part.width == 1) {
+        load_value(components.front().partner, part.scratch, index, 1);
+      } else {
+        load_value(part.tuple, part.scratch, b_.mul(index, b_.integer(part.width)), part.width);
+        for (size_t i = 0; i < components.size(); ++i) {
+          b_.assign(own ? components[i].var : components[i].partner,
+                    b_.element(part.tuple, b_.integer(0), b_.integer(static_cast<int64_t>(i))));
+        }
+      }
+    }
+  }
+
+  void combine_with_partners() {
     size_t first = 0;
     for (const kir::ReducePart& part : reduce_.parts) {
       std::vector<ExprId> others;
@@ -227,8 +279,12 @@ class ReductionLowering {
   }
 
   BufferId add_scratch(const Component& component, int64_t count) {
-    return b_.add_buffer({.name = name_of(component.var) + "_warps",
-                          .type = travel_type(component.var),
+    return add_scratch(name_of(component.var) + "_warps", travel_type(component.var), count);
+  }
+
+  BufferId add_scratch(const std::string& name, DType type, int64_t count) {
+    return b_.add_buffer({.name = name,
+                          .type = type,
                           .space = kir::Space::kShared,
                           .access = kir::Access::kReadWrite,
                           .value = {},
@@ -297,14 +353,18 @@ class ReductionLowering {
                          .lane = b_.integer(0)});
   }
 
-  void load_warp_value(const Component& component, ExprId index) {
-    const bool flag = is_flag(component.var);
-    b_.append(kir::Load{.tile = flag ? component.partner : component.var,
+  void load_value(VarId target, BufferId buffer, ExprId index, int64_t width) {
+    b_.append(kir::Load{.tile = target,
                         .group = b_.integer(0),
                         .lane = b_.integer(0),
-                        .width = 1,
-                        .buffer = component.scratch,
+                        .width = width,
+                        .buffer = buffer,
                         .index = index});
+  }
+
+  void load_warp_value(const Component& component, ExprId index) {
+    const bool flag = is_flag(component.var);
+    load_value(flag ? component.partner : component.var, component.scratch, index, 1);
     if (flag) b_.assign(component.var, partner_value(component));
   }
 

@@ -249,9 +249,10 @@ void BlockExecutor::store_in_cluster(Warp* warp, const Instruction& instruction)
     transfer.phase = phase;
     transfer.bytes = target.bytes;
     transfer.to = to;
-    const auto size = static_cast<size_t>(target.bytes);
-    std::memcpy(transfer.value.data(), warp->at(instruction.c) + static_cast<size_t>(lane) * size,
-                size);
+    const auto size = static_cast<size_t>(target.element_bytes);
+    const std::byte* from = warp->at(instruction.c) + static_cast<size_t>(lane) * size;
+    for (size_t i = 0; i < static_cast<size_t>(instruction.width); ++i)
+      std::memcpy(transfer.value.data() + i * size, from + i * size * kLanes, size);
   }
 }
 

@@ -78,7 +78,7 @@ class BlockExecutor {
     int64_t to = 0;                   ///< Address in shared memory.
     const std::byte* from = nullptr;  ///< Global memory; else what `value` holds.
     std::vector<std::byte> box{};     ///< If not empty, what arrives.
-    std::array<std::byte, 8> value{};
+    std::array<std::byte, 16> value{};
   };
   /// A product of a warp group that its warp has not awaited.
   struct PendingProduct {

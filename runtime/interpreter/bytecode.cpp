@@ -380,21 +380,23 @@ class Compiler {
   }
 
   void statement(kir::StmtId, const kir::ClusterStore& stmt) {
-    const kir::Buffer& shared = accessed(stmt.shared, 1, kir::Access::kWrite);
     const kir::Var& source = kernel_.vars[stmt.source];
-    if (shared.space != kir::Space::kShared || shared.type != source.type || !source.is_scalar()) {
+    const kir::Buffer& shared = accessed(stmt.shared, source.lanes, kir::Access::kWrite);
+    if (shared.space != kir::Space::kShared || shared.type != source.type || source.groups != 1) {
       out_.malformed(fmt::format("no store of {} to {}", source.name, shared.name));
     }
     const int32_t to = out_.index_register(stmt.index);
     const int32_t block = i32_register(stmt.block, "blocks of a cluster");
     const int32_t index = out_.index_register(stmt.mbarrier);
-    out_.note_read(out_.first_element(stmt.source));
+    for (size_t i = 0; i < static_cast<size_t>(source.lanes); ++i)
+      out_.note_read(out_.first_element(stmt.source) + i);
     out_.emit({.opcode = Opcode::kClusterStore,
                .element_bytes = static_cast<uint8_t>(bytes_of(shared.type)),
                .result = index,
                .a = to,
                .b = block,
                .c = out_.scalar_register(stmt.source),
+               .width = static_cast<int32_t>(source.lanes),
                .buffer = stmt.shared,
                .mbarrier = checked(stmt.array)});
   }

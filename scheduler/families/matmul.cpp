@@ -106,7 +106,11 @@ constexpr double kEpilogueFunctionClocks = 3.5;
 /// Clocks of a step in which lanes, or blocks of a cluster, combine two sums of a row.
 constexpr double kEpilogueStepClocks = 45.0;
 /// Clocks in which such a warp waits for what other blocks of the cluster know of its rows.
-constexpr double kEpilogueExchangeClocks = 700.0;
+constexpr double kEpilogueExchangeClocks = 550.0;
+/// Clocks of an SM for a store to another block of its cluster. Layer norms of 4,096 columns over
+/// 16 blocks took 8,800 clocks for a tile more than predicted by 6,144 such stores, and 1,900 more
+/// by 2,048 (docs/experiments/epilogue_warps.md).
+constexpr double kRemoteStoreClocks = 1.0;
 /// Clocks in which such a warp waits for another input of its rows.
 constexpr double kEpilogueReadClocks = 1000.0;
 /// Time of products by instructions of half the columns, which read the left operand twice from
@@ -1206,6 +1210,7 @@ double epilogue_time(const SegmentFacts& facts, const program::Program& program,
   const auto rounds = static_cast<double>(divided_up(iterations, program.producer->epilogue_warps));
   const auto elements = static_cast<double>(together * elements_per_thread(facts, of_rows));
   double clocks = kEpilogueIterationClocks;
+  double sent_for_row = 0.0;  // Stores to other blocks.
   for (const Stage& stage : list.stages) {
     clocks += elements * (kEpilogueInstructionClocks * stage.issue_slots +
                           kEpilogueFunctionClocks * stage.special_functions);
@@ -1213,6 +1218,9 @@ double epilogue_time(const SegmentFacts& facts, const program::Program& program,
     for (const OpId id : stage.reductions) {
       clocks += kEpilogueStepClocks * std::log2(static_cast<double>(threads)) *
                 traits_of(facts.fusion.ops[id].kind).exchange_latency;
+      if (of_rows.cluster_size() > 1)
+        sent_for_row += static_cast<double>(stores_of_tuple(facts.fusion, facts.fusion.ops[id]) *
+                                            of_rows.cluster_size());
     }
     if (!stage.reductions.empty() && of_rows.cluster_size() > 1) clocks += kEpilogueExchangeClocks;
     const bool reads_rows = std::ranges::any_of(
@@ -1235,7 +1243,9 @@ double epilogue_time(const SegmentFacts& facts, const program::Program& program,
   for (size_t i = 0; i < facts.space.outputs.size(); ++i) {
     if (covers_all(facts, i)) add(facts.space.outputs[i]);
   }
-  return (rounds * clocks + lines / kStoreLinesPerClock) / limits.clock_mhz;
+  const double sent = sent_for_row * static_cast<double>(program.tiles[handover.tile].rows.extent);
+  return (rounds * clocks + sent * kRemoteStoreClocks + lines / kStoreLinesPerClock) /
+         limits.clock_mhz;
 }
 
 /// Time of an SM for the products of warp groups and what follows from them. The producer loads in

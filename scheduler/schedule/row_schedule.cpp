@@ -346,6 +346,21 @@ boost::container::static_vector<DType, kMostComponents> exchange_types(const Fus
   return types;
 }
 
+int64_t sent_together(std::span<const DType> types) {
+  constexpr size_t kMostElements = 4;  // Of 4 bytes.
+  const auto is_word = [&](DType type) {
+    return travel_type(type) == types.front() && bytes_of(type) == kRegisterBytes;
+  };
+  if (types.empty() || types.size() > kMostElements || !std::ranges::all_of(types, is_word))
+    return 1;
+  return static_cast<int64_t>(std::bit_ceil(types.size()));
+}
+
+int64_t stores_of_tuple(const Fusion& fusion, const Op& reduction) {
+  const auto types = exchange_types(fusion, reduction);
+  return sent_together({types.data(), types.size()}) > 1 ? 1 : static_cast<int64_t>(types.size());
+}
+
 bool keeps_in_registers(const Schedule& schedule) {
   return std::ranges::any_of(
       schedule.kept, [](const KeptValue& kept) { return kept.residency == Residency::kRegister; });

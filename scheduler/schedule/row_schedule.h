@@ -197,6 +197,13 @@ DType travel_type(DType type);
 boost::container::static_vector<DType, kMostComponents> exchange_types(const Fusion& fusion,
                                                                        const Op& reduction);
 
+/// Elements of the one store that sends a tuple of these types to another block of a cluster, in at
+/// most 16 bytes (PTX ISA, "st.async"). 1: each component is sent alone.
+int64_t sent_together(std::span<const DType> types);
+
+/// Stores with which a tuple of a reduction is sent to another block of a cluster.
+int64_t stores_of_tuple(const Fusion& fusion, const Op& reduction);
+
 /// The stage list of the schedule: distribute_two_pass() if it is two-pass, otherwise distribute().
 StageList stages_of(const SegmentFacts& facts, const Schedule& schedule);
 

@@ -28,8 +28,15 @@ int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Sche
     const Op& op = facts.fusion.ops[reduction];
     // If the threads synchronise between the two passes, a Welford pivot takes the place of the
     // count in the tuple.
-    for (const DType type : exchange_types(facts.fusion, op)) {
-      bytes += rows * ((copies * slots * bytes_of(travel_type(type)) + 15) / 16 * 16);
+    const auto types = exchange_types(facts.fusion, op);
+    const auto add = [&](int64_t tuple_bytes) {
+      bytes += rows * ((copies * slots * tuple_bytes + 15) / 16 * 16);
+    };
+    const int64_t together = in_cluster ? sent_together({types.data(), types.size()}) : 1;
+    if (together > 1) {
+      add(together * bytes_of(types.front()));
+    } else {
+      for (const DType type : types) add(bytes_of(travel_type(type)));
     }
   }
   return bytes;

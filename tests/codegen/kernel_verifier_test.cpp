@@ -386,6 +386,20 @@ TEST(KernelVerifierTest, FindsMistakesInClusters) {
   EXPECT_THAT(said("cluster %m0 parity rem(div(%r1, 2), 2) sum(%r4)",
                    "sum(%r4) cluster_store %b0[0] of 2 = %r4 mbarrier %m0[0]"),
               HasSubstr("%b0 (x) is not shared"));
+  const auto sent = [&](std::string_view tile, int64_t index) {
+    return said(
+        "  mbarrier %m0 arrived count 2 arrivals 1\n  let %r0 first : i32 = "
+        "mul(rem(block_index, 2), 64)\n  init_mbarriers\n  cluster_barrier\n",
+        fmt::format("  buffer %b2 tuples : f32 shared readwrite align 16 count 8\n"
+                    "  mbarrier %m0 arrived count 2 arrivals 1\n"
+                    "  let %r0 first : i32 = mul(rem(block_index, 2), 64)\n"
+                    "  init_mbarriers\n  cluster_barrier\n  var %r5 tuple : {}\n"
+                    "  cluster_store %b2[{}] of 1 = %r5 mbarrier %m0[0]\n",
+                    tile, index));
+  };
+  EXPECT_THAT(sent("f32[1][3]", 0), HasSubstr("1 x 3 f32 to another block, not 2 or 4 words"));
+  EXPECT_THAT(sent("f32[2][2]", 0), HasSubstr("2 x 2 f32 to another block, not 2 or 4 words"));
+  EXPECT_THAT(sent("f32[1][4]", 2), HasSubstr("element 2 of %b2 is at no multiple of 16 bytes"));
 }
 
 TEST(KernelVerifierTest, AcceptsWarpsOnPathsOfTheirOwn) {

@@ -243,6 +243,18 @@ TEST(RowScheduleTest, ExchangesCarryTuples) {
   EXPECT_THAT(types("row_any"), ElementsAre(DType::kBool));
 }
 
+TEST(RowScheduleTest, TuplesOfWordsAreSentTogether) {
+  using enum DType;
+  const auto together = [](std::vector<DType> types) { return sent_together(types); };
+  EXPECT_EQ(together({kF32}), 1);
+  EXPECT_EQ(together({kF32, kF32}), 2);
+  EXPECT_EQ(together({kF32, kF32, kF32}), 4) << "no store has three elements";
+  EXPECT_EQ(together({kF32, kI32}), 1) << "a buffer has one type";
+  EXPECT_EQ(together({kF64, kF64}), 1);
+  EXPECT_EQ(together({kBool, kBool}), 1) << "they travel as i32, one by one";
+  EXPECT_EQ(together({}), 1);
+}
+
 TEST(RowScheduleTest, BalancedBlocksTakeNoMoreRounds) {
   EXPECT_EQ(balanced_blocks(8192, 132), 131);  // 63 rounds either way.
   EXPECT_EQ(balanced_blocks(2048, 264), 256);

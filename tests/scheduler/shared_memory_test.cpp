@@ -60,6 +60,15 @@ TEST(SharedMemoryTest, BlocksOfAClusterExchangeEvenFromOneWarp) {
   EXPECT_EQ(exchange_of(facts, rows_of(32, 1, 2), 2), 16 + 2 * 8);
 }
 
+/// Count, mean and m2 are sent to other blocks in one store of 16 bytes, and exchanged between the
+/// warps of a block one by one.
+TEST(SharedMemoryTest, BlocksOfAClusterExchangeWholeTuples) {
+  const SegmentFacts facts = canned_facts("layer_norm", 64, 1024);
+  EXPECT_EQ(exchange_of(facts, rows_of(64)), 3 * 16);
+  EXPECT_EQ(exchange_of(facts, rows_of(32, 1, 2)), 2 * 16 + 8);
+  EXPECT_EQ(exchange_of(facts, rows_of(256, 1, 4), 2), 2 * 8 * 4 * 16 + 2 * 8);
+}
+
 /// 128 threads of 8 elements cover 1024 columns. A part of that counts whole, because a thread has
 /// room for its vectors.
 TEST(SharedMemoryTest, KeptValuesHaveRoomForEveryVector) {

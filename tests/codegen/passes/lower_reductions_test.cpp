@@ -190,6 +190,90 @@ std::vector<ClusterShape> shapes_within_warps() {
 INSTANTIATE_TEST_SUITE_P(WithinWarps, ClusterReductionsTest,
                          testing::ValuesIn(shapes_within_warps()));
 
+/// Groups of 8 threads over a cluster of 4: mean and m2 of 32 values, and where the largest is.
+struct TuplesOfCluster {
+  TuplesOfCluster() : run(64), x(4 * 64) {
+    run.kernel.cluster = 4;
+    std::mt19937 random(3);
+    for (float& value : x) value = std::normal_distribution<float>(10.0F, 2.0F)(random);
+    const auto count = static_cast<int64_t>(x.size());
+    const kir::BufferId in = run.global("x", DType::kF32, x);
+    const kir::BufferId means = run.output("means", DType::kF32, count);
+    const kir::BufferId squares = run.output("squares", DType::kF32, count);
+    const kir::BufferId places = run.output("places", DType::kI32, count);
+    const kir::MbarrierId arrived = run.b.add_mbarriers("arrived", 2, 1);
+    run.b.append(kir::InitMbarriers{});
+    run.b.append(kir::ClusterBarrier{});
+    const VarId mean = run.loaded("mean", in, run.thread_of_launch());
+    const VarId number = run.b.declare("number", run.b.real(1.0));
+    const VarId m2 = run.b.declare("m2", run.b.real(0.0));
+    const VarId largest = run.b.declare("largest", run.b.ref(mean));
+    const VarId place = run.b.declare("place", run.b.cast(run.thread_of_launch(), DType::kI32));
+    run.b.append(kir::AllReduce{
+        .parts = {{Combiner::kWelford, {number, mean, m2}}, {Combiner::kArgMax, {largest, place}}},
+        .threads = 8,
+        .name = "stats",
+        .group = run.b.div(run.thread(), run.b.integer(32)),
+        .groups = 2,
+        .arrived = arrived,
+        .parity = run.b.integer(0)});
+    run.store(means, run.thread_of_launch(), mean);
+    run.store(squares, run.thread_of_launch(), m2);
+    run.store(places, run.thread_of_launch(), place);
+    run.kernel = run_kernel_passes(run.kernel, {.verify = true});
+  }
+
+  KernelRun run;
+  std::vector<float> x;
+};
+
+/// Components of one type share a store, others have one each.
+TEST(LowerReductionsTest, ATupleOfFloatsIsSentByOneStore) {
+  TuplesOfCluster tuples;
+  const std::string text = print(tuples.run.kernel);
+  EXPECT_EQ(count_of(text, "cluster_store"), 1 + 2) << text;
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    tuples.run.run_clean(1, {.seed = seed});
+    const auto means = tuples.run.contents<float>(1);
+    const auto squares = tuples.run.contents<float>(2);
+    const auto places = tuples.run.contents<int32_t>(3);
+    for (size_t group = 0; group < 8; ++group) {
+      std::vector<size_t> members;
+      for (size_t block = 0; block < 4; ++block) {
+        for (size_t lane = 0; lane < 8; ++lane) members.push_back(block * 64 + group * 8 + lane);
+      }
+      double mean = 0.0;
+      double m2 = 0.0;
+      size_t best = members.front();
+      for (const size_t i : members) {
+        mean += tuples.x[i] / 32.0;
+        if (tuples.x[i] > tuples.x[best]) best = i;
+      }
+      for (const size_t i : members) m2 += std::pow(tuples.x[i] - mean, 2);
+      for (const size_t i : members) {
+        EXPECT_NEAR(means[i], mean, 1e-5 * std::abs(mean)) << i;
+        EXPECT_NEAR(squares[i], m2, 1e-4 * m2) << i;
+        EXPECT_EQ(squares[i], squares[members.front()]) << "the same bits in all blocks";
+        EXPECT_EQ(places[i], static_cast<int32_t>(best)) << i;
+      }
+    }
+  }
+}
+
+/// 4 groups of a warp receive 4 tuples of 16, 4 and 4 bytes.
+TEST(LowerReductionsTest, AnMbarrierThatExpectsLessThanTheTuplesIsFound) {
+  TuplesOfCluster tuples;
+  std::string text = print(tuples.run.kernel);
+  const size_t at = text.find(" 384");
+  ASSERT_NE(at, std::string::npos) << text;
+  text.replace(at, 4, " 320");
+  tuples.run.kernel = parse_kernel(text).value();
+  int found = 0;
+  for (uint64_t seed = 0; seed < 8; ++seed)
+    found += tuples.run.run(1, {.seed = seed}).clean() ? 0 : 1;
+  EXPECT_EQ(found, 8);
+}
+
 /// A lane sends for its whole warp, into the place of two rounds ago: all lanes must have read that
 /// before. A warp barrier stands between, and without it some order of lanes is a race.
 TEST(LowerReductionsTest, AWarpHasReadBeforeOneOfItsLanesSends) {
