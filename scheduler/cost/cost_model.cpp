@@ -33,9 +33,17 @@ double mixed_bandwidth(const DeviceLimits& limits, double bytes_read, double byt
 
 double start_time(const Schedule& schedule, const CostConstants& constants) {
   double us = schedule.cluster_size() > 1 ? constants.cluster_start_us : 0.0;
-  if (schedule.dependent_launch == DependentLaunch::kWait)
-    us += constants.second_launch_us - constants.launch_us - constants.ramp_us;
+  if (schedule.dependent_launch == DependentLaunch::kWait) us -= saved_behind_another(constants);
   return us;
+}
+
+double saved_behind_another(const CostConstants& constants) {
+  return constants.launch_us + constants.ramp_us - constants.second_launch_us;
+}
+
+DeviceLimits behind_another(DeviceLimits limits) {
+  if (limits.has_dependent_launch) limits.cost.launch_us -= saved_behind_another(limits.cost);
+  return limits;
 }
 
 double cluster_exchange_time(int64_t cluster_size, const CostConstants& constants) {

@@ -75,6 +75,14 @@ double mixed_bandwidth(const DeviceLimits& limits, double bytes_read, double byt
 /// launch and ramp alone would let it.
 double start_time(const Schedule& schedule, const CostConstants& constants);
 
+/// Microseconds by which a kernel ends earlier behind another kernel if it starts by dependent
+/// launch (DependentLaunch::kWait): its launch and ramp overlap with the end of that kernel.
+double saved_behind_another(const CostConstants& constants);
+
+/// Limits by which the kernels of a plan compare as kernels behind others: their launches are
+/// shorter by saved_behind_another(), where the device has dependent launches.
+DeviceLimits behind_another(DeviceLimits limits);
+
 /// Nanoseconds of an exchange across the blocks of a cluster; 0 for one block.
 double cluster_exchange_time(int64_t cluster_size, const CostConstants& constants);
 

@@ -1302,7 +1302,7 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
 
   const auto& own = std::get<MatmulParameters>(schedule.parameters);
   Prediction out;
-  out.launch_us = constants.launch_us + constants.ramp_us;
+  out.launch_us = constants.launch_us + constants.ramp_us + start_time(schedule, constants);
   out.memory_us = memory_time(
       limits, static_cast<double>(facts.bytes_read), static_cast<double>(facts.bytes_written),
       program.producer || own.slice_warps > 0 ? schedule.read_priority : ReadPriority::kNormal);

@@ -108,6 +108,7 @@ Prediction predict_tiles(const SegmentFacts& facts, const Schedule& schedule,
   WorkEstimate work;
   work.bytes_read = static_cast<double>(facts.bytes_read);
   work.bytes_written = static_cast<double>(facts.bytes_written);
+  work.start_us = start_time(schedule, constants);
   work.read_priority = schedule.read_priority;
   work.l2_bytes = work.bytes_read + work.bytes_written;
   const double accesses = accesses_of(list.member, stage, schedule);

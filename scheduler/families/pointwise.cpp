@@ -100,6 +100,7 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
   WorkEstimate work;
   work.bytes_read = static_cast<double>(facts.bytes_read);
   work.bytes_written = static_cast<double>(facts.bytes_written);
+  work.start_us = start_time(schedule, constants);
   double accesses = 0.0;
   const auto one_by_one = [&](const TensorAccess& access, double& moved) {
     accesses += width;

@@ -203,6 +203,7 @@ Prediction predict_tile(const SegmentFacts& facts, const Tiled& tile, const Sche
   WorkEstimate work;
   work.bytes_read = static_cast<double>(facts.bytes_read);
   work.bytes_written = static_cast<double>(facts.bytes_written);
+  work.start_us = start_time(schedule, constants);
   work.read_priority = schedule.read_priority;
   const auto width = static_cast<double>(schedule.vector_width);
   double accesses = 0.0;  // Per element.

@@ -28,10 +28,14 @@ Result<ProposedSchedule> candidate_of(const KernelPlan& kernel, const TunedSched
   std::vector<Rejection> rejections;
   PlanOptions with{.families = options.families, .pin = options.pin};
   with.pin.schedule = std::move(*schedule);
-  // The plan decides whether the two kernels of parts overlap: the kernel was measured alone, and
-  // texts of old databases do not have the field.
-  if (kernel.row_parts > 0)
-    with.pin.schedule->dependent_launch = kernel.chosen().schedule.dependent_launch;
+  // The plan decides whether its kernels overlap: the kernel was measured alone, and texts of old
+  // databases do not have the field.
+  DependentLaunch& launch = with.pin.schedule->dependent_launch;
+  if (kernel.row_parts > 0) {
+    launch = kernel.chosen().schedule.dependent_launch;
+  } else if (launch != DependentLaunch::kTrigger) {
+    launch = DependentLaunch::kNone;
+  }
   if (auto offered = offer_schedules(pinned, rejections, limits, with); !offered)
     return fail(offered.error());
   const Schedule& chosen = pinned.chosen().schedule;
@@ -40,6 +44,8 @@ Result<ProposedSchedule> candidate_of(const KernelPlan& kernel, const TunedSched
     return fail({.kind = ErrorKind::kUnsupported,
                  .message = "the schedule leaves partial results that nothing finishes",
                  .remedy = "tune again"});
+  if (kernel.chosen().schedule.dependent_launch == DependentLaunch::kWait)
+    start_early(pinned, limits, options.families);
   return pinned.chosen();
 }
 

@@ -45,6 +45,21 @@ tl::expected<SegmentFacts, Rejection> analyse_segment(const Fusion& fusion,
   return facts;
 }
 
+/// What the kernels of a segment take once those behind the first start by dependent launch.
+double in_order_us(const ScheduledSegment& segment, const DeviceLimits& limits,
+                   const FamilySet& families) {
+  double us = segment.predicted_us();
+  for (const KernelId id : segment.kernels.ids()) {
+    if (id == KernelId{0} || segment.kernels[id].finishes) continue;
+    KernelPlan kernel{.facts = segment.kernels[id].facts,
+                      .in_plan = {},
+                      .candidates = {segment.kernels[id].chosen()}};
+    start_early(kernel, limits, families);
+    us += kernel.chosen().predicted.total_us - segment.kernels[id].chosen().predicted.total_us;
+  }
+  return us;
+}
+
 /// Plans one segment if its kernels run the whole graph, else as many as are needed.
 Result<void> plan_kernels(Plan& plan, const PlanOptions& options) {
   const Fusion& fusion = plan.fusion;
@@ -93,7 +108,7 @@ Result<void> plan_kernels(Plan& plan, const PlanOptions& options) {
   if (!whole && (pinned || whole.error().kind == ErrorKind::kInvalidArgument))
     return fail(whole.error());
   if (!whole) return plan_segments(plan, options);
-  const double whole_us = whole->predicted_us();
+  const double whole_us = in_order_us(*whole, plan.limits, options.families);
   const bool may_cut = is_worth_trying && !pinned && options.cutting == Cutting::kFaster;
   if (may_cut && whole_us > kWorthCutting * least_us + plan.limits.cost.launch_us) {
     Plan cut = plan;
@@ -114,6 +129,28 @@ Result<void> plan_kernels(Plan& plan, const PlanOptions& options) {
   plan.decisions = std::move(whole->decisions);
   plan.rejections = std::move(whole->rejections);
   return {};
+}
+
+/// Decides which kernels of a plan start by dependent launch, now that their order is known: all
+/// that run behind another kernel or call. Kernels that are the same as another one start as that
+/// one does.
+void order_launches(Plan& plan, const FamilySet& families) {
+  const IdVector<StepId, PlanStep> steps = plan.steps();
+  if (steps.size() < 2) return;
+  for (const KernelId id : plan.kernels.ids()) {
+    KernelPlan& kernel = plan.kernels[id];
+    if (kernel.same_as) {
+      kernel.candidates = {plan.kernels[*kernel.same_as].chosen()};
+      continue;
+    }
+    // They were compared as kernels behind others.
+    for (ProposedSchedule& candidate : kernel.candidates) {
+      const Family* family = find_family(families, candidate.schedule.family);
+      candidate.predicted =
+          family->predict(kernel.facts, candidate.schedule, candidate.estimate, plan.limits);
+    }
+    if (steps.front() != PlanStep(id)) start_early(kernel, plan.limits, families);
+  }
 }
 
 /// Sets the graph to plan, and the placements that its layouts and concatenates imply.
@@ -145,6 +182,7 @@ void try_uneven_parts(Plan& plan, Plan unplanned, const Fusion& in_parts,
   set_graph(unplanned, in_parts);
   try {
     if (!plan_kernels(unplanned, options)) return;
+    order_launches(unplanned, options.families);
   } catch (const DeadlinePassed& passed) {
     plan.decisions.push_back(
         {.question = kQuestion, .chosen = "without", .because = passed.error().message});
@@ -291,6 +329,7 @@ Result<Plan> plan_or_throw(const Fusion& fusion, const ExtentValues& extents,
 
   const auto planned =
       options.like ? follow_plan(out, *options.like, options) : plan_kernels(out, options);
+  if (planned && !options.like) order_launches(out, options.families);
   if (planned && unplanned) try_uneven_parts(out, std::move(*unplanned), *in_parts, options);
   if (!planned) {
     Error error = planned.error();

@@ -36,8 +36,8 @@ std::string_view text_of(ReadPriority priority);
 
 /// Programmatic dependent launch: whether a kernel overlaps with its neighbour in the stream. Legal
 /// where DeviceLimits::has_dependent_launch, for every schedule without a last-block finish. The
-/// plan sets it where a second kernel combines partial results of a first. It costs nothing where
-/// the neighbour does not take part.
+/// plan sets it: kernels behind others wait, and kernels whose partial results a second kernel
+/// combines trigger. It costs nothing where the neighbour does not take part.
 enum class DependentLaunch : uint8_t {
   kNone,
   kTrigger,  ///< Lets the next kernel start as soon as all blocks of this one have started.

@@ -336,6 +336,20 @@ void drop_overwriting(const SegmentFacts& facts, const Family& family, const Dev
 
 }  // namespace
 
+void start_early(KernelPlan& kernel, const DeviceLimits& limits, const FamilySet& families) {
+  // Kernels of lists are compiled once for all lists of a plan, the first one among them.
+  if (!limits.has_dependent_launch || kernel.facts.list) return;
+  for (ProposedSchedule& candidate : kernel.candidates) {
+    Schedule& schedule = candidate.schedule;
+    if (schedule.dependent_launch == DependentLaunch::kTrigger ||
+        schedule.finish == Finish::kLastBlock || is_library_call(families, schedule.family))
+      continue;
+    schedule.dependent_launch = DependentLaunch::kWait;
+    candidate.predicted = find_family(families, schedule.family)
+                              ->predict(kernel.facts, schedule, candidate.estimate, limits);
+  }
+}
+
 std::string summary_of(const Schedule& schedule) {
   if (schedule.family == kCublasLt)
     return fmt::format("{}: the library chooses its kernel", schedule.family);

@@ -39,6 +39,12 @@ Result<void> offer_schedules(KernelPlan& segment, std::vector<Rejection>& reject
 /// time.
 void rank_schedules(std::vector<ProposedSchedule>& candidates, const FamilySet& families);
 
+/// Makes the candidates of a kernel that runs behind another one of its plan start by dependent
+/// launch, and predicts their times so. Left as they are: candidates that let the next kernel start
+/// early themselves, that finish their partial results by their last block, library calls, and
+/// lists of tensors.
+void start_early(KernelPlan& kernel, const DeviceLimits& limits, const FamilySet& families);
+
 /// "multi_wave: 256 threads/row x 1 rows/block, vector 8, unroll 1, %v0 in register", for people.
 std::string summary_of(const Schedule& schedule);
 

@@ -137,6 +137,8 @@ std::optional<SplitPlan> faster_split(const KernelPlan& joint, const DeviceLimit
   if (takes_longer(split->rows.chosen().predicted.total_us + columns_us,
                    "the rows, with the launch and bytes of the columns,"))
     return std::nullopt;
+  // That the columns start while the rows end is not counted: where it would decide, one pass was
+  // the faster one in three of four kernels (docs/experiments/dependent_launch.md).
   if (!schedule_part(split->columns, limits, column_options(options))) return std::nullopt;
 
   const double apart_us = split->predicted_us();
@@ -180,16 +182,6 @@ std::optional<SplitPlan> split_rows(const SegmentFacts& facts, int64_t parts) {
   return out;
 }
 
-/// Makes all candidates start by dependent launch, and predicts their time with it.
-void start_early(KernelPlan& kernel, const DeviceLimits& limits, const FamilySet& families) {
-  for (ProposedSchedule& candidate : kernel.candidates) {
-    candidate.schedule.dependent_launch = DependentLaunch::kWait;
-    candidate.predicted =
-        find_family(families, candidate.schedule.family)
-            ->predict(kernel.facts, candidate.schedule, candidate.estimate, limits);
-  }
-}
-
 /// Long rows in parts, with a kernel for the parts and one that combines their results, if that is
 /// predicted to be faster than one kernel or has the only schedule. Records the choice if there was
 /// one. A pin applies to one kernel.
@@ -217,9 +209,9 @@ std::optional<SplitPlan> faster_parts(const KernelPlan& whole, const DeviceLimit
     if (limits.has_dependent_launch) {
       for (ProposedSchedule& candidate : plan->rows.candidates)
         candidate.schedule.dependent_launch = DependentLaunch::kTrigger;
-      start_early(plan->columns, limits, options.families);
-      rank_schedules(plan->columns.candidates, options.families);
     }
+    start_early(plan->columns, limits, options.families);
+    rank_schedules(plan->columns.candidates, options.families);
     add(fmt::format("{} parts a row, then a kernel that combines them", parts),
         plan->predicted_us());
     if (!best || plan->predicted_us() < best->predicted_us()) best = std::move(plan);

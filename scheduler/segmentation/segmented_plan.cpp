@@ -12,6 +12,7 @@
 #include <set>
 
 #include "fusion_ir/match.h"
+#include "scheduler/cost/cost_model.h"
 #include "scheduler/plan/plan_options.h"
 #include "scheduler/segmentation/boundaries.h"
 #include "scheduler/segmentation/cuts.h"
@@ -52,12 +53,16 @@ class SegmentedPlanner {
  public:
   SegmentedPlanner(Plan& plan, const PlanOptions& options, ListGroups lists,
                    std::optional<double> bar_us)
-      : plan_(plan), options_(options), lists_(std::move(lists)), bar_us_(bar_us) {}
+      : plan_(plan),
+        options_(options),
+        limits_(behind_another(plan.limits)),
+        lists_(std::move(lists)),
+        bar_us_(bar_us) {}
 
   Result<void> run() {
     do {
       if (auto made = make_graph(); !made) return made;
-      schedules_.emplace(graph(), plan_.limits, options_);
+      schedules_.emplace(graph(), limits_, options_);
     } while (copy_bound());
     if (auto pinned = pin_groups(); !pinned) return pinned;
     choose_groups();
@@ -99,9 +104,9 @@ class SegmentedPlanner {
   /// a broadcast whose axes a reduction reduces again.
   Result<void> make_graph() {
     while (true) {
-      graph_.emplace(plan_.fusion, plan_.limits, kept_,
+      graph_.emplace(plan_.fusion, limits_, kept_,
                      lists_.groups.empty() ? plan_.fusion.outputs : lists_.rest);
-      GroupJudge& judge = judge_.emplace(graph(), plan_.limits, options_.families);
+      GroupJudge& judge = judge_.emplace(graph(), limits_, options_.families);
       const size_t before = kept_.size();
       std::optional<NodeId> stuck;
       ties_.clear();
@@ -253,7 +258,7 @@ class SegmentedPlanner {
     if (!pins) return fail(pins.error());
     pins_ = std::move(*pins);
     if (pins_.empty()) return {};
-    GroupJudge& judge = judge_.emplace(graph(), plan_.limits, options_.families, &pins_);
+    GroupJudge& judge = judge_.emplace(graph(), limits_, options_.families, &pins_);
     for (const std::vector<NodeId>& group : pins_.groups()) {
       const GroupVerdict& verdict = judge.judge(group);
       ScheduledGroup* scheduled = verdict.legal ? &schedules_->of(group, verdict.views) : nullptr;
@@ -336,8 +341,9 @@ class SegmentedPlanner {
     return {.nodes = nodes, .views = views, .scheduled = &schedules.of(nodes, views)};
   }
 
-  static double predicted_us(const std::vector<ChosenGroup>& groups) {
-    double us = 0.0;
+  /// Of all kernels. No kernel is ahead of the first.
+  double predicted_us(const std::vector<ChosenGroup>& groups) {
+    double us = plan_.limits.cost.launch_us - limits_.cost.launch_us;
     for (const ChosenGroup& group : groups)
       us += group.scheduled ? group.scheduled->predicted_us() : 0.0;
     return us;
@@ -475,6 +481,7 @@ class SegmentedPlanner {
 
   Plan& plan_;
   const PlanOptions& options_;
+  DeviceLimits limits_;  ///< Of kernels behind others.
   ListGroups lists_;
   std::optional<double> bar_us_;
   std::optional<WorkGraph> graph_;

@@ -35,6 +35,13 @@ TEST_P(CannedPlan, PlansOnEveryDevice) {
       ASSERT_TRUE(planned) << limits.name << ": " << planned.error().text();
       // One kernel, and perhaps one that finishes its partial results or takes the columns. The
       // sums of a contraction of logarithms wait for their maxima, in kernels of their own.
+      if (planned->is_segmented && !contracts(fusion_)) {
+        const auto whole =
+            plan(fusion_, extents, limits, {.families = families_, .cutting = Cutting::kNeeded});
+        ASSERT_TRUE(whole) << limits.name << ": " << whole.error().text();
+        EXPECT_LT(planned->predicted_us(), whole->predicted_us());
+        continue;
+      }
       ASSERT_LE(planned->kernels.size(), contracts(fusion_) ? 3U : 2U);
       const KernelPlan& kernel = planned->kernels.front();
       const bool finishes = kernel.chosen().schedule.finish == Finish::kLastBlock;

@@ -1,6 +1,6 @@
 // Plans that follow one made for other sizes: the same kernels, and right at every size.
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "codegen/cuda/emit.h"
 #include "runtime/check/host_execution.h"
@@ -137,7 +137,9 @@ TEST(FollowedPlans, RandomGraphsComputeTheOracle) {
     // Slices are drawn by extents, so some graphs are others.
     const auto plan = followed(fusion, {}, std::make_shared<const Plan>(*model));
     if (!plan) {
-      EXPECT_EQ(plan.error().kind, ErrorKind::kUnsupported) << plan.error().text();
+      EXPECT_THAT(plan.error().kind,
+                  ::testing::AnyOf(ErrorKind::kUnsupported, ErrorKind::kResourceExhausted))
+          << plan.error().text();
       continue;
     }
     SCOPED_TRACE(fusion.name);

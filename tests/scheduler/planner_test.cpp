@@ -356,4 +356,45 @@ TEST(PlanTest, AFamilyFromOutsideWithoutParametersNeedNotSaySo) {
   EXPECT_EQ(parse_schedule(print(chosen)).value(), chosen);
 }
 
+/// A row norm cut behind its statistic: two kernels.
+Plan cut_norm(const char* device) {
+  const Fusion fusion = find_canned_fusion("rms_norm")->build();
+  const auto ids = fusion.ops.ids();
+  const auto sum =
+      std::ranges::find_if(ids, [&](OpId id) { return is_reduction(fusion.ops[id].kind); });
+  auto plan = sinter::plan(fusion, matrix(4096, 4096), *find_device(device),
+                           {.cuts = {{fmt::format("{}", fusion.ops[*sum].results.front())}}});
+  EXPECT_TRUE(plan) << plan.error().text();
+  return std::move(*plan);
+}
+
+TEST(PlanTest, KernelsBehindOthersStartEarlyWhereTheDeviceCan) {
+  const auto launches = [](const char* device) {
+    std::vector<DependentLaunch> out;
+    const Plan planned = cut_norm(device);
+    for (const KernelPlan& kernel : planned.kernels)
+      out.push_back(kernel.chosen().schedule.dependent_launch);
+    return out;
+  };
+  using enum DependentLaunch;
+  EXPECT_EQ(launches("H200"), (std::vector{kNone, kWait}));
+  EXPECT_EQ(launches("A100"), (std::vector{kNone, kNone}));
+}
+
+TEST(PlanTest, KernelsBehindOthersArePredictedWithoutASecondRamp) {
+  const Plan planned = cut_norm("H200");
+  const DeviceLimits& limits = planned.limits;
+  const FamilySet families = scheduling_families();
+  for (const KernelId id : planned.kernels.ids()) {
+    const KernelPlan& kernel = planned.kernels[id];
+    Schedule schedule = kernel.chosen().schedule;
+    schedule.dependent_launch = DependentLaunch::kNone;
+    const double alone_us = find_family(families, schedule.family)
+                                ->predict(kernel.facts, schedule, kernel.chosen().estimate, limits)
+                                .total_us;
+    const double saved_us = id == KernelId{0} ? 0.0 : saved_behind_another(limits.cost);
+    EXPECT_NEAR(kernel.chosen().predicted.total_us, alone_us - saved_us, 0.02 * alone_us);
+  }
+}
+
 }  // namespace sinter::planner_test

@@ -107,8 +107,9 @@ TEST(RowEstimateTest, CandidatesAreEstimatedAsEachAloneIs) {
 
 TEST(RowEstimateTest, ClustersStartLateAndKernelsBesideOthersEarly) {
   const CostConstants& constants = kConstants;
-  const double early_us = constants.second_launch_us - constants.launch_us - constants.ramp_us;
+  const double early_us = -saved_behind_another(constants);
   EXPECT_LT(early_us, 0.0);
+  EXPECT_DOUBLE_EQ(constants.launch_us + constants.ramp_us + early_us, constants.second_launch_us);
   EXPECT_EQ(start_time({}, kConstants), 0.0);
   EXPECT_EQ(start_time({.dependent_launch = DependentLaunch::kTrigger}, kConstants), 0.0);
   EXPECT_EQ(start_time({.dependent_launch = DependentLaunch::kWait}, kConstants), early_us);
