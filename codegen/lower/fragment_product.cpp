@@ -1,5 +1,6 @@
 #include "codegen/lower/fragment_product.h"
 
+#include "codegen/lower/tf32_parts.h"
 #include "fusion_ir/integers.h"
 #include "scheduler/analysis/cuda_units.h"
 #include "scheduler/program/program_walks.h"
@@ -149,10 +150,10 @@ void FragmentProduct::add(ExprId stage) {
         round(right);
         break;
       case ContractPrecision::kTf32x3: {
-        const Parts of_left = split(left);
-        const Parts of_right = split(right);
-        multiply(of_left.finite, of_right.second);
-        multiply(of_left.second, of_right.finite);
+        const kir::VarId left_second = split(left);
+        const kir::VarId right_second = split(right);
+        multiply(left.registers, right_second);
+        multiply(left_second, right.registers);
         break;
       }
     }
@@ -168,24 +169,16 @@ void FragmentProduct::round(const Operand& operand) {
   });
 }
 
-FragmentProduct::Parts FragmentProduct::split(const Operand& operand) {
+kir::VarId FragmentProduct::split(const Operand& operand) {
   const ExprId zero = scope_.i32(0);
-  const ExprId none = builder_.real(0.0);
-  const Parts out{.finite = builder_.declare_tile(operand.tile.name + "_finite", DType::kF32,
-                                                  operand.groups, 1),
-                  .second = builder_.declare_tile(operand.tile.name + "_second", DType::kF32,
-                                                  operand.groups, 1)};
+  const kir::VarId second =
+      builder_.declare_tile(operand.tile.name + "_second", DType::kF32, operand.groups, 1);
   builder_.unrolled("i", operand.groups, [&](ExprId i) {
-    const ExprId x = builder_.element(operand.registers, i, zero);
-    const ExprId first = scope_.named("first", builder_.round_to_tf32(x));
-    const ExprId is_finite =
-        scope_.named("is_finite", builder_.apply(PointwiseFn::kIsFinite, {first}));
-    builder_.set(out.finite, i, zero, builder_.select(is_finite, first, none));
-    builder_.set(out.second, i, zero,
-                 builder_.select(is_finite, builder_.round_to_tf32(builder_.sub(x, first)), none));
-    builder_.set(operand.registers, i, zero, first);
+    const Tf32Parts parts = tf32_parts(scope_, builder_.element(operand.registers, i, zero));
+    builder_.set(second, i, zero, parts.second);
+    builder_.set(operand.registers, i, zero, parts.first);
   });
-  return out;
+  return second;
 }
 
 void FragmentProduct::multiply(kir::VarId left, kir::VarId right) {

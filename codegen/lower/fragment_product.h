@@ -31,13 +31,9 @@ class FragmentProduct : TileProduct {
   [[nodiscard]] Operand operand(program::TileId id, int64_t groups);
   /// Rounds what was loaded to TF32.
   void round(const Operand& operand);
-  /// Splits what was loaded into two TF32 numbers, and leaves the first in the registers. A number
-  /// that is not finite has no second part, and takes part in no product with one: infinity times 0
-  /// would be NaN.
-  struct Parts {
-    kir::VarId finite, second;
-  };
-  Parts split(const Operand& operand);
+  /// Splits what was loaded (tf32_parts()). Leaves the first parts in the registers, and returns
+  /// the second ones.
+  kir::VarId split(const Operand& operand);
   /// One instruction for each part of the fragment, of these registers of both operands.
   void multiply(kir::VarId left, kir::VarId right);
   /// Loads four matrices of an operand for step `k` of the stage: the registers of one instruction

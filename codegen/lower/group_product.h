@@ -18,9 +18,16 @@ class GroupProduct : TileProduct {
   void start(kir::ExprId stage) const;
 
  private:
+  /// A tile of an operand, and which of its copies is in use.
+  struct Operand {
+    program::TileId tile;
+    kir::ExprId copy;
+    bool is_left;
+  };
   /// The operand's part from index `own` of its own axis (i32) and element `k` on.
-  [[nodiscard]] kir::SharedMatrix matrix(program::TileId id, kir::ExprId stage, kir::ExprId own,
-                                         int64_t k) const;
+  [[nodiscard]] kir::SharedMatrix matrix(const Operand& operand, kir::ExprId own, int64_t k) const;
+  /// Starts the products of two tiles for one step along k.
+  void multiply(const Operand& left, const Operand& right, int64_t k) const;
 };
 
 }  // namespace sinter

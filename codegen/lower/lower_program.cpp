@@ -13,6 +13,7 @@
 #include "codegen/lower/handed_rows.h"
 #include "codegen/lower/lane_product.h"
 #include "codegen/lower/operand_copies.h"
+#include "codegen/lower/operand_split.h"
 #include "codegen/lower/program_scope.h"
 #include "codegen/lower/row_region.h"
 #include "codegen/lower/slice_product.h"
@@ -35,6 +36,10 @@ using kir::ExprId;
 using kir::VarId;
 using program::AxisId;
 using program::TileId;
+
+/// The named barrier at which warp groups wait for what all of them have split. Barrier 0 is that
+/// of the block.
+constexpr int64_t kSplitBarrier = 1;
 
 /// The roles of warps in a program with a producer; without one all warps have both.
 enum class Role : uint8_t { kAll, kProducer, kConsumer, kEpilogue };
@@ -249,6 +254,8 @@ class ProgramLowering {
           "turn_parity",
           builder_.select(builder_.equal(part_, scope_.i32(0)), scope_.i32(1), scope_.i32(0)));
     }
+    if (role == Role::kConsumer && program::step_of<program::Split>(program_) != nullptr)
+      second_copy_ = builder_.declare("second_copy", scope_.i32(0));
     stage_var_ = builder_.declare("stage", scope_.remainder(first, stages_));
     parity_var_ =
         builder_.declare("parity", scope_.remainder(builder_.div(first, scope_.i32(stages_)), 2));
@@ -272,7 +279,9 @@ class ProgramLowering {
     const program::Tile& tile = program_.tiles[id];
     for (const program::Step& step : program_.steps) {
       const auto* copy = std::get_if<program::Copy>(&step);
-      if (copy != nullptr && copy->tile == id && copy->kind == program::CopyKind::kTensor)
+      const auto* split = std::get_if<program::Split>(&step);
+      if ((copy != nullptr && copy->tile == id && copy->kind == program::CopyKind::kTensor) ||
+          (split != nullptr && split->second == id))
         return kir::swizzle_period(tile.line_columns() * bytes_of(tile.type));
     }
     return kir::kSharedUnit;
@@ -309,6 +318,7 @@ class ProgramLowering {
                 }
               },
               [&](const program::Copy&) { SINTER_CHECK(false, "a copy outside of a pipeline"); },
+              [&](const program::Split& split) { lower_split(scope_, split, stage_); },
               [&](const program::Contract& contract) {
                 if (contract.unit == program::Unit::kLane) {
                   LaneProduct(scope_, contract).add(stage_, begin_);
@@ -585,12 +595,33 @@ class ProgramLowering {
       builder_.append(kir::MbarrierWait{turn_, part_, builder_.ref(turn_parity_)});
       builder_.assign(turn_parity_, builder_.sub(scope_.i32(1), builder_.ref(turn_parity_)));
     }
+    const auto first_product = std::ranges::find_if(pipeline.body, [&](program::StepId id) {
+      return !std::holds_alternative<program::Split>(program_.steps[id]);
+    });
+    const program::Steps splits(pipeline.body.begin(), first_product);
+    const program::Steps products(first_product, pipeline.body.end());
     loop_over(pipeline, [&](ExprId step) {
       stage_ = builder_.ref(stage_var_);
       builder_.append(kir::MbarrierWait{full_, stage_, builder_.ref(parity_var_)});
-      steps(pipeline.body);
-      builder_.append(kir::WgmmaWait{.pending = 1});
-      release(builder_.less(scope_.i32(0), step));
+      const auto end_products = [&](int64_t pending) {
+        builder_.append(kir::WgmmaWait{.pending = pending});
+        release(builder_.less(scope_.i32(0), step));
+      };
+      if (splits.empty()) {
+        steps(products);
+        end_products(1);
+      } else {
+        scope_.second_copy = builder_.ref(second_copy_);
+        steps(splits);
+        // At the barrier no warp reads the second parts of the iteration before any more: those of
+        // the next iteration take their place.
+        end_products(0);
+        builder_.append(kir::ProxyFence{});
+        builder_.append(
+            kir::GroupBarrier{.id = scope_.i32(kSplitBarrier), .threads = program_.threads});
+        steps(products);
+        builder_.assign(second_copy_, builder_.sub(scope_.i32(1), builder_.ref(second_copy_)));
+      }
       builder_.assign(before, stage_);
       advance_phase(pipeline);
     });
@@ -665,6 +696,7 @@ class ProgramLowering {
   ExprId part_;           ///< Number of the thread's part, i32.
   VarId turn_parity_;     ///< Of the part's next turn.
   VarId stage_var_, parity_var_;
+  VarId second_copy_;  ///< Of second parts (program::Split).
 };
 
 }  // namespace

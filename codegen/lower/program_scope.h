@@ -52,8 +52,9 @@ struct ProgramScope {
   /// In a cluster: how often its blocks have exchanged what they know of rows, i32.
   kir::VarId exchange{};
   std::optional<HandedTile> handed{};
-  kir::ExprId thread{};  ///< Number of the thread in its block, i32.
-  kir::ExprId lane{};    ///< Number of the thread in its warp, i32.
+  kir::ExprId second_copy{};  ///< The copy of second parts in use (program::Split), i32.
+  kir::ExprId thread{};       ///< Number of the thread in its block, i32.
+  kir::ExprId lane{};         ///< Number of the thread in its warp, i32.
 
   [[nodiscard]] const ContractedSpace& contraction() const { return *facts.space.contraction; }
   [[nodiscard]] const program::Tile& tile(program::TileId id) const { return program.tiles[id]; }

@@ -1,5 +1,6 @@
 #include "codegen/lower/tensor_copies.h"
 
+#include "scheduler/program/program_walks.h"
 #include "scheduler/schedule/family_names.h"
 
 namespace sinter {
@@ -21,7 +22,9 @@ TensorCopies::TensorCopies(const ProgramScope& scope, const TileLowering& tiles,
                      .offset = access.offset,
                      .swizzle = tile_.line_columns() * bytes_of(tile_.type),
                      // Matrix instructions of warp groups take f32 from shared memory as TF32.
-                     .to_tf32 = tile_.type == DType::kF32};
+                     // What is split is rounded then.
+                     .to_tf32 = tile_.type == DType::kF32 &&
+                                program::step_of<program::Split>(scope.program) == nullptr};
   for (const MapLoop& loop : operand_.axes) {
     kir::MapAxis axis{.size = loop.size, .stride = loop.stride};
     // Along the inner axis a box has one line, along the other all rows of the tile.

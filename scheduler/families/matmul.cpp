@@ -123,6 +123,11 @@ constexpr double kHandoverClocks = 1600.0;
 /// 64 x 256 takes 28.5 us, where nothing else limits.
 constexpr double kTensorCopyBytes = 61.0;
 
+/// Share of the rate of shared memory that products, the splits of a stage into TF32 parts and its
+/// copies reach together: (2048, 2048, 2048) takes 194.5 us by tiles of 128 x 256 and 222.3 by
+/// those of 128 x 128 on an H200, one card (docs/experiments/split_operands.md).
+constexpr double kSplitSharedShare = 0.67;
+
 /// Share of their rate at which lanes multiply-add: they also load operands, which takes issue
 /// slots and registers' banks.
 constexpr double kLaneEfficiency = 0.8;
@@ -384,9 +389,6 @@ std::optional<Rejection> check_groups(const SegmentFacts& facts, const Schedule&
     return broken("matrix instructions compute sums of products of 16- and 8-bit elements",
                   facts.space.contraction->rows.element_bytes, 2, "bytes",
                   "use consumer_registers 0 and persistent_blocks 0");
-  if (contract_op(facts).precision == ContractPrecision::kTf32x3)
-    return broken("warp groups multiply f32 that tensor maps have rounded to TF32", 1, 3,
-                  "products", "use consumer_registers 0 and persistent_blocks 0");
   if (has_f8(facts))
     return broken("matrix instructions of warp groups sum 8-bit floats with fewer bits than f32", 1,
                   2, "bytes", "use consumer_registers 0 and persistent_blocks 0");
@@ -531,19 +533,19 @@ double product_rate(const SegmentFacts& facts, const Schedule& schedule,
   constexpr double kBytesOfRate = 2.0;
   constexpr double kProductsOfTf32x3 = 3.0;
   const auto bytes = static_cast<double>(facts.space.contraction->rows.element_bytes);
-  if (schedule.consumer_registers() > 0)
-    return limits.group_products_per_clock * kBytesOfRate / bytes;
+  const bool is_split = contract_op(facts).precision == ContractPrecision::kTf32x3;
+  const double of_bytes = kBytesOfRate / bytes / (is_split ? kProductsOfTf32x3 : 1.0);
+  if (schedule.consumer_registers() > 0) return limits.group_products_per_clock * of_bytes;
   if (has_f8(facts) && limits.compute_major == 9)
     return kF8Rate90 * limits.matrix_products_per_clock;
-  const bool is_split = contract_op(facts).precision == ContractPrecision::kTf32x3;
-  return limits.matrix_products_per_clock * kBytesOfRate / bytes /
-         (is_split ? kProductsOfTf32x3 : 1.0);
+  return limits.matrix_products_per_clock * of_bytes;
 }
 
 /// Instructions that round an f32 operand of a matrix instruction to TF32, or split it into two.
 double rounding_instructions(const SegmentFacts& facts) {
   constexpr double kOfRounding = 1.0;
-  constexpr double kOfSplit = 6.0;  // Two roundings, a difference, a comparison, two selections.
+  // Two roundings, a difference, two comparisons, three selections.
+  constexpr double kOfSplit = 8.0;
   switch (contract_op(facts).precision) {
     case ContractPrecision::kIeee:
       return 0.0;
@@ -745,18 +747,24 @@ class ProgramBuilder {
          .rows = part_rows_,
          .columns = part_columns_,
          .line = instruction_columns()});
-    const program::StepId contract =
-        in_parts(program::Contract{.fn = contract_op(facts_).fn,
-                                   .unit = unit_of(facts_),
-                                   .precision = contract_op(facts_).precision,
-                                   .accumulator = sum,
-                                   .left = left,
-                                   .right = right});
+    const ContractPrecision precision = contract_op(facts_).precision;
+    program::Contract products{.fn = contract_op(facts_).fn,
+                               .unit = unit_of(facts_),
+                               .precision = precision,
+                               .accumulator = sum,
+                               .left = left,
+                               .right = right};
+    program::Steps on_stage;
+    if (out_.producer && precision == ContractPrecision::kTf32x3) {
+      products.left_second = split(left, on_stage);
+      products.right_second = split(right, on_stage);
+    }
+    on_stage.push_back(in_parts(std::move(products)));
     const program::StepId pipeline =
         out_.steps.push_back(program::Pipeline{.loop = {.axis = k_, .step = own_.tile_depth},
                                                .stages = own_.pipeline_stages,
                                                .copies = std::move(copies_),
-                                               .body = {contract}});
+                                               .body = std::move(on_stage)});
     program::Steps body = {pipeline};
     const program::StepId region =
         own_.epilogue_warps > 0 ? epilogue(sum, body)
@@ -945,6 +953,16 @@ class ProgramBuilder {
         .width = copy.width,
         .evict_first = copy.kind == program::CopyKind::kTensor && evicts_first(of_rows)}));
     return tile;
+  }
+
+  /// The second parts of a tile's elements, and the step that splits it.
+  program::TileId split(program::TileId tile, program::Steps& body) {
+    program::Tile second = out_.tiles[tile];
+    second.name += "_second";
+    second.stages = 2;
+    const program::TileId id = out_.tiles.push_back(std::move(second));
+    body.push_back(out_.steps.push_back(program::Split{.tile = tile, .second = id}));
+    return id;
   }
 
   /// Where all parts of the batch have the same rows, and a tile has all columns, tiles of rows and
@@ -1338,7 +1356,8 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
       unit_of(facts) == program::Unit::kLane ? kInstructionsOfLane : kInstructionsOfProduct;
   const double instructions =
       static_cast<double>(kWarp) * traffic.matrix_instructions * of_product +
-      rounding_instructions(facts) * traffic.shared_read_bytes / kRegisterBytes +
+      rounding_instructions(facts) *
+          (program.producer ? traffic.copied_bytes : traffic.shared_read_bytes) / kRegisterBytes +
       traffic.copied_accesses * kInstructionsOfCopy +
       elements * evaluation_clocks(facts, stage) * kWarp * limits.issue_per_clock;
   out.issue_us = issue_time(instructions, limits, busy);
@@ -1356,6 +1375,10 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
       steps * std::max(0.0, kStepClocks - (beside - 1.0) * step_clocks) / clocks_per_us;
   const double stores_us = store_clocks(facts, program, own) / clocks_per_us;
   if (program.producer) {
+    if (program::step_of<program::Split>(program) != nullptr) {
+      out.shared_us /= kSplitSharedShare;
+      out.matrix_us = std::max(out.matrix_us, out.shared_us);
+    }
     out.l2_us = traffic.copied_bytes / (kTensorCopyBytes * clocks_per_us * busy);
     const double bound_us = std::max({out.matrix_us, out.memory_us, out.l2_us, out.shared_us});
     // What the SM with most tiles takes beyond that is not hidden.

@@ -157,13 +157,21 @@ class Printer {
                      copy.of_rows ? "rows" : "columns", copy.width,
                      copy.evict_first ? " evict_first" : ""));
   }
+  void print(const Split& split) {
+    line(fmt::format("split %{} into it and %{}", name(split.tile), name(split.second)));
+  }
   void print(const Contract& contract) {
-    line(fmt::format("contract {}{}{} %{} += %{} * %{}", sinter::text_of(contract.fn),
+    const std::string seconds =
+        contract.left_second.valid()
+            ? fmt::format(" with %{}, %{}", name(contract.left_second), name(contract.right_second))
+            : "";
+    line(fmt::format("contract {}{}{} %{} += %{} * %{}{}", sinter::text_of(contract.fn),
                      contract.unit == Unit::kLane ? " by lanes" : "",
                      contract.precision == ContractPrecision::kIeee
                          ? ""
                          : fmt::format(" {}", sinter::text_of(contract.precision)),
-                     name(contract.accumulator), name(contract.left), name(contract.right)));
+                     name(contract.accumulator), name(contract.left), name(contract.right),
+                     seconds));
   }
   void print(const Merge& merge) {
     line(fmt::format("merge %{} = %{} through %{}", name(merge.fragment), name(merge.slice),

@@ -169,6 +169,15 @@ enum class Unit : uint8_t {
   kLane,    ///< Each lane, those of its own accumulators: multiply-adds, or maxima of sums.
 };
 
+/// All threads of a block but the producer's split what a stage of an operand's tile has: each f32
+/// into two numbers that TF32 holds, whose sum misses 2^-22 of it. The first takes its place, the
+/// second lies at the same place of another tile. That has two copies, which iterations alternate
+/// between: while products read one, the other is filled.
+struct Split {
+  TileId tile, second;
+  friend bool operator==(const Split&, const Split&) = default;
+};
+
 /// accumulator += left * right over the contracted axis of the two tiles, or the maximum of left +
 /// right.
 struct Contract {
@@ -177,6 +186,9 @@ struct Contract {
   /// Of f32 operands of matrix instructions, which are rounded to TF32.
   ContractPrecision precision = ContractPrecision::kIeee;
   TileId accumulator, left, right;
+  /// kTf32x3 of warp groups: the second parts of the operands, which a Split has filled. Warps
+  /// split what they have loaded into registers.
+  TileId left_second{}, right_second{};
   friend bool operator==(const Contract&, const Contract&) = default;
 };
 
@@ -258,7 +270,8 @@ struct Fold {
   friend bool operator==(const Fold&, const Fold&) = default;
 };
 
-using Step = std::variant<Nest, Pipeline, Copy, Contract, Merge, Handover, Region, Elements, Fold>;
+using Step =
+    std::variant<Nest, Pipeline, Copy, Split, Contract, Merge, Handover, Region, Elements, Fold>;
 
 /// Warp groups whose first warp only starts the copies of pipelines. The other warp groups wait
 /// for them. Registers per thread are passed from the one to the others when the kernel begins

@@ -245,6 +245,26 @@ class Checker {
             "copy through registers");
   }
 
+  void check_step(const Split& split) {
+    // Iterations alternate between two copies.
+    constexpr int64_t kCopies = 2;
+    const Tile& tile = program_.tiles[split.tile];
+    const Tile& second = program_.tiles[split.second];
+    require(tile.type == DType::kF32 && tile.place == Place::kShared &&
+                program_.producer.has_value() && tiles_at_once(program_) == 1,
+            "f32 in shared memory is split by warp groups that work on one tile",
+            tiles_at_once(program_), 1, "tiles at once", "use rows_per_block 1");
+    require(second.type == tile.type && second.place == tile.place && second.rows == tile.rows &&
+                second.columns == tile.columns && second.line == tile.line,
+            "the second parts of a tile do not lie as the tile does", elements_of(second),
+            elements_of(tile), "elements", "use a tile of its size and lines");
+    require(second.stages == kCopies, "second parts have two copies", second.stages, kCopies,
+            "copies", "use two stages");
+    const int64_t chunks = bytes_of_tile(tile) / kChunkBytes;
+    require(chunks % program_.threads == 0, "threads split whole chunks of a tile, as many each",
+            chunks, program_.threads, "chunks", "use a larger tile, or fewer threads");
+  }
+
   void check_step(const Contract& contract) {
     const Tile& left = program_.tiles[contract.left];
     const Tile& right = program_.tiles[contract.right];
@@ -259,6 +279,10 @@ class Checker {
     require(!of_slice || contract.precision != ContractPrecision::kTf32x3,
             "lines in registers are not split into two TF32 numbers", 3, 1, "products",
             "use slice_warps 0");
+    const bool has_seconds = contract.left_second.valid() && contract.right_second.valid();
+    require(has_seconds == (of_group && contract.precision == ContractPrecision::kTf32x3),
+            "warp groups multiply second parts that lie in shared memory", has_seconds ? 1 : 0, 1,
+            "second parts", "split the tiles of both operands");
     require(!by_lanes || contract.fn != ContractFn::kLogSumExp,
             "lanes keep one value of each accumulator", 2, 1, "values",
             "use the composite: maxima, exponentials and a sum of products");
@@ -597,8 +621,8 @@ int64_t fragment_words(const Program& program) {
     const int64_t of_step =
         sum.rows.extent / shape.m * kLeftWords + sum.columns.extent / shape.n * kRightWords;
     if (contract->precision == ContractPrecision::kTf32x3) {
-      // Three numbers of each element of two steps, and the elements of the next one.
-      constexpr int64_t kParts = 7;
+      // Two numbers of each element of two steps, and the elements of the next one.
+      constexpr int64_t kParts = 5;
       operands = std::max(operands, kParts * of_step);
     } else {
       operands = std::max(operands, of_step * (2 + steps) / 2);
@@ -650,9 +674,15 @@ Traffic traffic(const Program& program) {
             times.all() * static_cast<double>(divided_up(elements_of(tile), copy->width));
       }
       out.outstanding_bytes += static_cast<double>(stages_ahead) * bytes;
+    } else if (const auto* split = std::get_if<Split>(&step)) {
+      // Each element is read, and two parts of it are written.
+      constexpr double kAccesses = 3.0;
+      out.shared_read_bytes +=
+          times.all() * kAccesses * static_cast<double>(bytes_of_tile(program.tiles[split->tile]));
     } else if (const auto* contract = std::get_if<Contract>(&step)) {
       const Tile& sum = program.tiles[contract->accumulator];
       const Tile& left = program.tiles[contract->left];
+      const double parts = contract->left_second.valid() ? 3.0 : 1.0;  // Products of a product.
       const int64_t depth = depth_of(program, *contract);
       const MatrixShape shape = matrix_shape(program, *contract);
       // Instructions multiply both halves of lines with each other, of which one half counts.
@@ -660,7 +690,8 @@ Traffic traffic(const Program& program) {
       out.products += times.all() * static_cast<double>(halves * elements_of(sum) * depth);
       const int64_t of_instruction =
           contract->unit == Unit::kLane ? kWarp : shape.m * shape.n * shape.k;
-      out.matrix_instructions += times.all() * static_cast<double>(elements_of(sum) * depth) /
+      out.matrix_instructions += times.all() * parts *
+                                 static_cast<double>(elements_of(sum) * depth) /
                                  static_cast<double>(of_instruction);
       if (sum.place == Place::kSlice) return;  // Its operands are in registers.
       // An instruction of a warp group reads all of its operands. The registers of a warp hold a
@@ -673,7 +704,7 @@ Traffic traffic(const Program& program) {
                                                              : left_reads * sum.rows.extent +
                                                                    right_reads * sum.columns.extent;
       out.shared_read_bytes +=
-          times.all() * static_cast<double>(elements * depth * bytes_of(left.type));
+          times.all() * parts * static_cast<double>(elements * depth * bytes_of(left.type));
     }
   });
   return out;

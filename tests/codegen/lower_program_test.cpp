@@ -185,6 +185,30 @@ TEST(LowerProgramTest, AProducerFillsTheStages) {
             kernel.planned().kernels.front().chosen().estimate.shared_bytes);
 }
 
+// f32 in three products: a stage is split before it is multiplied.
+TEST(LowerProgramTest, WarpGroupsSplitTheirOperands) {
+  constexpr std::string_view kSplit = R"(fusion @split {
+  %v0 x : f32[72, 200] = input
+  %v1 w : f32[136, 200] = input
+  %v2 y : f32[72, 136] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2) precision(tf32x3)
+  return %v2
+})";
+  constexpr Operands kOperands{kSplit, {0, kK, 1}, {0, kK, 1}};
+  for (const std::string& sched : {groups(128, 64, 8, 2, 2, 32), groups(64, 128, 4, 3, 1, 32),
+                                   groups(128, 128, 8, 3, 7, 16)}) {
+    const ScheduledKernel kernel(kSplit, sched);
+    kernel.expect_outputs(
+        [&](const ScheduledKernel::Tensors& in) { return multiplied(kOperands, in, 1); }, 2);
+    EXPECT_EQ(kir::shared_bytes(kernel.lowered()),
+              kernel.planned().kernels.front().chosen().estimate.shared_bytes);
+  }
+  const kir::Kernel lowered = ScheduledKernel(kSplit, groups(128, 64, 8, 2, 2, 32)).lowered();
+  EXPECT_EQ(count_of<kir::Wgmma>(lowered, lowered.body), 3 * 32 / 8);
+  EXPECT_EQ(count_of<kir::ProxyFence>(lowered, lowered.body), 1);
+  EXPECT_EQ(count_of<kir::GroupBarrier>(lowered, lowered.body), 1);
+  for (const kir::TensorMap& map : lowered.tensor_maps) EXPECT_FALSE(map.to_tf32);
+}
+
 /// What follows a product, with outputs of a type.
 SegmentFacts facts_behind(std::string_view what, DType type) {
   FusionBuilder b("behind");

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include "codegen/lower/lower_program.h"
+#include "codegen/passes/kernel_passes.h"
 #include "fusion_ir/composites.h"
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/parser.h"
@@ -220,6 +222,96 @@ TEST(MatmulInterpreterTest, PrecisionsOfF32AreRight) {
                                       left, right, places, precision)),
                    "H200", 3);
     }
+  }
+}
+
+/// f32 in three products by a producer and two warp groups.
+Fusion split_product() {
+  return parsed(R"(
+  %v0 a : f32[M, K] = input
+  %v1 b : f32[N, K] = input
+  %v2 y : f32[M, N] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2) precision(tf32x3)
+  return %v2
+)");
+}
+
+Schedule split_schedule(int64_t rows, int64_t columns, int64_t stages) {
+  return {.family = std::string(kMatmul),
+          .parameters = MatmulParameters{.tile_rows = rows,
+                                         .tile_columns = columns,
+                                         .tile_depth = 32,
+                                         .row_warps = 8,
+                                         .pipeline_stages = stages,
+                                         .consumer_registers = 232},
+          .threads_per_row = 256,
+          .vector_width = 2,
+          .persistent_blocks = 2};
+}
+
+// Infinities, NaN and numbers of all magnitudes, in tiles that end within a stage.
+TEST(MatmulInterpreterTest, SplitOperandsAreRight) {
+  const Fusion fusion = split_product();
+  for (const auto& [m, k, n] :
+       {std::array<int64_t, 3>{200, 100, 260}, {129, 4, 64}, {64, 264, 8}}) {
+    for (const Schedule& schedule : {split_schedule(128, 128, 2), split_schedule(128, 64, 3)}) {
+      const ExtentValues extents{{"M", m}, {"K", k}, {"N", n}};
+      auto planned = plan(fusion, extents, *find_device("H200"),
+                          {.families = builtin_families(), .pin = {.schedule = schedule}});
+      ASSERT_TRUE(planned) << planned.error().text();
+      const auto check = check_on_host(fusion, planned->binding, *planned, 1, builtin_families());
+      ASSERT_TRUE(check) << check.error().text();
+      EXPECT_TRUE(check->passed()) << check->text();
+    }
+  }
+}
+
+// What splits a stage and what multiplies it are ordered by a fence, a barrier, a wait for the
+// products before it, and two copies of the second parts.
+TEST(MatmulInterpreterTest, MistakesBetweenSplitsAndProductsAreFound) {
+  const Fusion fusion = split_product();
+  const auto planned =
+      plan(fusion, {{"M", 128}, {"K", 160}, {"N", 128}}, *find_device("H200"),
+           {.families = builtin_families(), .pin = {.schedule = split_schedule(128, 128, 2)}});
+  ASSERT_TRUE(planned) << planned.error().text();
+  const KernelPlan& kernel = planned->kernels.front();
+  const std::vector<HostTensor> inputs = sample_inputs(fusion, planned->binding, 1);
+  using Mistake = std::function<bool(const kir::Kernel&, kir::StmtKind&)>;
+  const auto found = [&](const Mistake& mistake, uint64_t seed) {
+    LoweredKernel lowered = lower_matmul(kernel.facts, kernel.chosen().schedule);
+    bool is_made = false;
+    for (kir::Stmt& stmt : lowered.kernel.stmts)
+      is_made = is_made || mistake(lowered.kernel, stmt.kind);
+    EXPECT_TRUE(is_made);
+    lowered.kernel = run_kernel_passes(std::move(lowered.kernel));
+    const auto check =
+        check_on_host(fusion, planned->binding, kernel.facts, lowered, inputs, {.seed = seed});
+    EXPECT_TRUE(check) << check.error().text();
+    return !check->passed();
+  };
+  const auto left_out = [](kir::StmtKind& kind) {
+    kind = kir::Comment{"left out"};
+    return true;
+  };
+  const Mistake no_fence = [&](const kir::Kernel&, kir::StmtKind& kind) {
+    return std::holds_alternative<kir::ProxyFence>(kind) && left_out(kind);
+  };
+  const Mistake no_barrier = [&](const kir::Kernel&, kir::StmtKind& kind) {
+    return std::holds_alternative<kir::GroupBarrier>(kind) && left_out(kind);
+  };
+  const Mistake no_wait = [](const kir::Kernel&, kir::StmtKind& kind) {
+    auto* wait = std::get_if<kir::WgmmaWait>(&kind);
+    if (wait != nullptr) wait->pending = 1;
+    return wait != nullptr;
+  };
+  const Mistake one_copy = [&](const kir::Kernel& k, kir::StmtKind& kind) {
+    const auto* assign = std::get_if<kir::Assign>(&kind);
+    return assign != nullptr && k.vars[assign->var].name == "second_copy" && left_out(kind);
+  };
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    EXPECT_TRUE(found(no_fence, seed)) << "no fence";
+    EXPECT_TRUE(found(no_barrier, seed)) << "no barrier";
+    EXPECT_TRUE(found(no_wait, seed)) << "no wait";
+    EXPECT_TRUE(found(one_copy, seed)) << "one copy";
   }
 }
 

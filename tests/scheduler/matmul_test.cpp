@@ -28,6 +28,7 @@ struct Product {
   std::string equation = "mk,kn->mn";
   std::map<char, int64_t> sizes = {{'m', 4096}, {'n', 2048}, {'k', 512}, {'b', 4}};
   ContractFn fn = ContractFn::kSum;
+  ContractPrecision precision = ContractPrecision::kIeee;
 };
 
 Fusion fusion_of(const Product& product) {
@@ -42,7 +43,8 @@ Fusion fusion_of(const Product& product) {
   const ValueId left = input(product.left, equation.substr(0, comma));
   const ValueId right =
       input(product.right, equation.substr(comma + 1, equation.find('-') - comma - 1));
-  b.output(b.contract(equation, left, right, {.fn = product.fn}), "y");
+  b.output(b.contract(equation, left, right, {.fn = product.fn, .precision = product.precision}),
+           "y");
   return b.build();
 }
 
@@ -315,6 +317,27 @@ TEST(MatmulTest, WarpGroupsMultiplyWhereTheyCan) {
                        .equation = "mk,nk->mn",
                        .sizes = large.sizes}),
             0);
+}
+
+TEST(MatmulTest, WarpGroupsMultiplyF32InThreeProducts) {
+  Product product{.left = DType::kF32,
+                  .right = DType::kF32,
+                  .equation = "mk,nk->mn",
+                  .sizes = {{'m', 8192}, {'n', 4096}, {'k', 4096}}};
+  product.precision = ContractPrecision::kTf32x3;
+  const KernelPlan kernel = planned(product, "H200")->kernels.front();
+  EXPECT_GT(kernel.chosen().schedule.consumer_registers(), 0);
+  EXPECT_EQ(planned(product, "A100")->kernels.front().chosen().schedule.consumer_registers(), 0);
+  const std::string text = print(matmul_program(kernel.facts, kernel.chosen().schedule));
+  EXPECT_THAT(text, HasSubstr("split %left into it and %left_second\n"));
+  EXPECT_THAT(text, HasSubstr("contract sum tf32x3 %sum += %left * %right with %left_second, "
+                              "%right_second\n"));
+  // Three products of half the rate of bf16, and what splitting takes.
+  Product once = product;
+  once.precision = ContractPrecision::kTf32;
+  const double once_us = planned(once, "H200")->predicted_us();
+  EXPECT_GT(kernel.chosen().predicted.total_us, 3.0 * once_us);
+  EXPECT_LT(kernel.chosen().predicted.total_us, 5.0 * once_us);
 }
 
 using Change = std::function<void(Schedule&, MatmulParameters&)>;

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "codegen/lower/program_scope.h"
+
+namespace sinter {
+
+/// Lowers a Split: each thread splits chunks of a stage (i32) of the tile. The chunks lie in order
+/// in both tiles, whatever the swizzle. A ProxyFence and a barrier have to follow.
+void lower_split(const ProgramScope& scope, const program::Split& split, kir::ExprId stage);
+
+}  // namespace sinter
