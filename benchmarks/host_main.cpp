@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
   if (benchmark::ReportUnrecognizedArguments(count, arguments.data())) return 1;
   const auto compiler = sinter::NvrtcCompiler::open();
   sinter::bench::register_stages();
+  sinter::bench::register_layers();
   sinter::bench::register_growth();
   sinter::bench::register_compiler(compiler);
   sinter::bench::register_cold_start(compiler);

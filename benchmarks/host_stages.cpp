@@ -2,11 +2,14 @@
 
 #include <benchmark/benchmark.h>
 
+#include <array>
 #include <memory>
 
 #include "fusion_ir/pipeline.h"
 #include "scheduler/analysis/stages.h"
+#include "scheduler/families/cublaslt.h"
 #include "scheduler/planning/planner.h"
+#include "tests/support/training_layers.h"
 
 namespace sinter::bench {
 namespace {
@@ -79,6 +82,40 @@ void register_stages() {
       const KernelPlan& kernel = s.plan.kernels.front();
       return emit(kernel.facts, kernel.chosen().schedule);
     });
+  }
+}
+
+void register_layers() {
+  struct Layer {
+    const char* name;
+    Fusion (*build)();
+  };
+  static constexpr std::array kLayers = {
+      Layer{"llama_forward", [] { return llama_layer_forward(kLlama3With8B); }},
+      Layer{"llama_backward", [] { return llama_layer_backward(kLlama3With8B); }},
+      Layer{"gpt2_forward", [] { return gpt2_layer_forward(kGpt2); }},
+      Layer{"gpt2_backward", [] { return gpt2_layer_backward(kGpt2); }},
+      Layer{"bert_forward", [] { return bert_layer_forward(kBertBase); }},
+      Layer{"bert_backward", [] { return bert_layer_backward(kBertBase); }}};
+  for (const Layer& layer : kLayers) {
+    benchmark::RegisterBenchmark(
+        fmt::format("plan_layer/{}", layer.name).c_str(),
+        [&layer](benchmark::State& state) {
+          const Fusion fusion = with_contractions(layer.build());
+          const FamilySet families = with_cublaslt(builtin_families());
+          double us = 0.0;
+          size_t kernels = 0;
+          for (auto _ : state) {
+            const Plan made =
+                plan(fusion, {{"tokens", 8192}}, planned_device(), {.families = families}).value();
+            us = made.predicted_us();
+            kernels = made.kernels.size();
+          }
+          report_per_op(state, fusion.ops.size());
+          state.counters["kernels"] = static_cast<double>(kernels);
+          state.counters["predicted_us"] = us;
+        })
+        ->Unit(benchmark::kMillisecond);
   }
 }
 

@@ -17,6 +17,9 @@ std::optional<Plan> planned(const CannedFusion& canned);
 
 /// simplify, analyse, plan, lower and emit of every canned fusion, each reported per op too.
 void register_stages();
+/// Plans of whole layers of 8192 tokens, whose matrix products are contractions and may be
+/// cuBLASLt's.
+void register_layers();
 /// plan, simplify and emit of chains of pointwise ops, with the complexity they grow by.
 void register_growth();
 /// NVRTC on the layer norm kernel, and the kernel cache in memory and on disk. Without a compiler

@@ -715,9 +715,11 @@ int64_t staged_width(const SegmentFacts& facts, size_t output, int64_t columns) 
 /// Builds the program of a schedule.
 class ProgramBuilder {
  public:
-  ProgramBuilder(const SegmentFacts& facts, const Schedule& schedule)
+  /// `stages` are those of stages_with().
+  ProgramBuilder(const SegmentFacts& facts, const Schedule& schedule, const StageList& stages)
       : facts_(facts),
         schedule_(schedule),
+        stages_(stages),
         contraction_(*facts.space.contraction),
         own_(std::get<MatmulParameters>(schedule.parameters)) {}
 
@@ -795,7 +797,7 @@ class ProgramBuilder {
       const Schedule of_rows = program::row_schedule(out_);
       auto& step = std::get<program::Region>(
           out_.steps[std::get<program::Nest>(out_.steps[region]).body.front()]);
-      for (const Stage& stage : stages_with(facts_).stages)
+      for (const Stage& stage : stages_.stages)
         step.exchange_bytes +=
             exchange_bytes(facts_, stage, of_rows, kCopies, program::rows_together(out_));
     }
@@ -1043,6 +1045,7 @@ class ProgramBuilder {
 
   const SegmentFacts& facts_;
   const Schedule& schedule_;
+  const StageList& stages_;
   const ContractedSpace& contraction_;
   const MatmulParameters& own_;
   program::Program out_;
@@ -1054,7 +1057,7 @@ class ProgramBuilder {
 }  // namespace
 
 program::Program matmul_program(const SegmentFacts& facts, const Schedule& schedule) {
-  return ProgramBuilder(facts, schedule).run();
+  return ProgramBuilder(facts, schedule, stages_with(facts)).run();
 }
 
 namespace {
@@ -1444,7 +1447,7 @@ namespace {
 class Proposer {
  public:
   Proposer(const SegmentFacts& facts, const DeviceLimits& limits)
-      : facts_(facts), limits_(limits), stage_(all_of(stages_with(facts))) {
+      : facts_(facts), limits_(limits), stages_(stages_with(facts)), stage_(all_of(stages_)) {
     const ContractedSpace& contraction = *facts.space.contraction;
     for (size_t i = contraction.batch_dimensions; i < facts.space.row_dimensions; ++i)
       rows_ *= facts.space.dimensions[i].size;
@@ -1561,14 +1564,14 @@ class Proposer {
       nearest_ = with_tensor(*rejection, facts_, schedule);
       return;
     }
-    const program::Program program = matmul_program(facts_, schedule);
+    const program::Program program = program_of(schedule);
     schedule.persistent_blocks = std::min(schedule.persistent_blocks, program::tile_count(program));
     // Two stages and what is in shared memory beside them, then as many more as fit.
     const int64_t two_stages = program::shared_bytes(program);
     if (rows_ <= own.tile_rows || has_all_columns(facts_, schedule))
       schedule.read_priority = priority_of_one_tile();
     own.pipeline_stages = 3;
-    const int64_t stage = program::shared_bytes(matmul_program(facts_, schedule)) - two_stages;
+    const int64_t stage = program::shared_bytes(program_of(schedule)) - two_stages;
     const int64_t left = limits_.shared_bytes_per_block - two_stages;
     if (left < 0) return;
     const int64_t most = std::min(2 + left / stage, kMostGroupStages);
@@ -1578,12 +1581,16 @@ class Proposer {
     }
   }
 
+  [[nodiscard]] program::Program program_of(const Schedule& schedule) const {
+    return ProgramBuilder(facts_, schedule, stages_).run();
+  }
+
   void offer(Schedule schedule) {
     if (auto rejection = check_schedule(facts_, schedule, limits_)) {
       nearest_ = with_tensor(*rejection, facts_, schedule);
       return;
     }
-    const program::Program program = matmul_program(facts_, schedule);
+    const program::Program program = program_of(schedule);
     auto estimate = estimate_program(facts_, schedule, program, stage_, limits_);
     if (!estimate) {
       nearest_ = estimate.error();
@@ -1597,6 +1604,7 @@ class Proposer {
 
   const SegmentFacts& facts_;
   const DeviceLimits& limits_;
+  const StageList stages_;
   const Stage stage_;
   int64_t rows_ = 1;  ///< Of one batch.
   Proposal proposal_;

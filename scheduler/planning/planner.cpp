@@ -143,13 +143,14 @@ void order_launches(Plan& plan, const FamilySet& families) {
       kernel.candidates = {plan.kernels[*kernel.same_as].chosen()};
       continue;
     }
-    // They were compared as kernels behind others.
+    // In plans of several segments they were compared as kernels behind others.
+    if (steps.front() != PlanStep(id)) start_early(kernel, plan.limits, families);
     for (ProposedSchedule& candidate : kernel.candidates) {
+      if (candidate.schedule.dependent_launch == DependentLaunch::kWait) continue;
       const Family* family = find_family(families, candidate.schedule.family);
       candidate.predicted =
           family->predict(kernel.facts, candidate.schedule, candidate.estimate, plan.limits);
     }
-    if (steps.front() != PlanStep(id)) start_early(kernel, plan.limits, families);
   }
 }
 

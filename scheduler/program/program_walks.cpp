@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <type_traits>
 
 #include <fmt/format.h>
 
@@ -100,16 +101,28 @@ class Checker {
   }
 
  private:
-  void require(bool holds, std::string rule, int64_t value, int64_t limit, std::string unit,
-               std::string remedy) {
+  /// `rule` and `remedy` are texts, or functions that make them: most rules hold, and programs are
+  /// checked by the thousand.
+  template <class Rule, class Remedy>
+  void require(bool holds, const Rule& rule, int64_t value, int64_t limit, std::string_view unit,
+               const Remedy& remedy) {
     if (holds || first_) return;
     first_ = {.subject = std::string(family_),
-              .rule = std::move(rule),
+              .rule = said(rule),
               .value = static_cast<double>(value),
               .limit = static_cast<double>(limit),
-              .unit = std::move(unit),
+              .unit = std::string(unit),
               .at = {},
-              .remedy = std::move(remedy)};
+              .remedy = said(remedy)};
+  }
+
+  template <class Text>
+  static std::string said(const Text& text) {
+    if constexpr (std::is_invocable_v<Text>) {
+      return text();
+    } else {
+      return std::string(text);
+    }
   }
 
   void check_tile(const Tile& tile) {
@@ -165,7 +178,7 @@ class Checker {
     const bool fits =
         slice_warps(program_) > 0 ? parts * threads <= of_tile : parts * threads == of_tile;
     require(fits, "warps and parts of a tile differ in number", parts * threads, of_tile, "threads",
-            fmt::format("use {} threads for each part", threads));
+            [&] { return fmt::format("use {} threads for each part", threads); });
   }
 
   /// Every warp has rows of each part that is handed over.
@@ -292,11 +305,14 @@ class Checker {
     require(bytes_of(left.type) == bytes_of(right.type),
             "operands of a matrix instruction have elements of one size", bytes_of(right.type),
             bytes_of(left.type), "bytes", "cast one of them");
-    require(sum.rows.extent % shape.m == 0,
-            fmt::format("the rows of a warp{} are not whole matrix instructions",
-                        of_group ? " group" : ""),
-            sum.rows.extent, shape.m, "rows",
-            fmt::format("use a multiple of {} rows for each of them", shape.m));
+    require(
+        sum.rows.extent % shape.m == 0,
+        [&] {
+          return fmt::format("the rows of a warp{} are not whole matrix instructions",
+                             of_group ? " group" : "");
+        },
+        sum.rows.extent, shape.m, "rows",
+        [&] { return fmt::format("use a multiple of {} rows for each of them", shape.m); });
     require(of_group == program_.producer.has_value() && !(of_group && by_lanes),
             "a producer fills tiles for warp groups, and nothing else does", of_group ? 1 : 0, 1,
             "warp groups", "use a producer with products of warp groups");
@@ -311,7 +327,8 @@ class Checker {
       const int64_t together = by_lanes ? shape.n : 2 * shape.n;
       require(sum.columns.extent % together == 0,
               "a warp's columns are not pairs of matrix instructions", sum.columns.extent, together,
-              "columns", fmt::format("use a multiple of {} columns for each warp", together));
+              "columns",
+              [&] { return fmt::format("use a multiple of {} columns for each warp", together); });
     }
     for (const Tile* operand : {&left, &right}) {
       const bool is_left = operand == &left;
