@@ -110,6 +110,7 @@ class PlanOptions(Struct):
         ("progress_data", c.c_void_p),
         ("budget_seconds", c.c_double),
         ("like", c.c_void_p),
+        ("defer_scales", c.c_int32),
     ]
 
 

@@ -103,6 +103,13 @@ void add_interruption_options(CLI::App& command, ProblemOptions& options) {
                    "Print every step of planning and compiling on standard error");
 }
 
+/// For commands that hold no kernel against the graph: what it rounds need not be rounded.
+void add_deferral(CLI::App& command, ProblemOptions& options) {
+  command.add_flag("--defer-scales", options.defer_scales,
+                   "Scale rows behind contractions instead of before, where that is predicted "
+                   "faster: scaled rows are not rounded then");
+}
+
 /// Adds the positional input too.
 enum class SavedPlans : uint8_t { kNo, kYes };
 
@@ -140,6 +147,7 @@ Command add_plan(CLI::App& tool) {
   CLI::App& command =
       *tool.add_subcommand("plan", "Choose a schedule and show it with its estimate");
   add_problem_options(command, arguments->problem);
+  add_deferral(command, arguments->problem);
   command
       .add_option(
           "--form", arguments->form,
@@ -158,6 +166,7 @@ Command add_explain(CLI::App& tool) {
   CLI::App& command = *tool.add_subcommand(
       "explain", "Show what was decided, what was weighed, and what the choice takes");
   add_problem_options(command, arguments->problem);
+  add_deferral(command, arguments->problem);
   CLI::Option* sweep =
       command
           .add_option("--sweep", arguments->sweeps,
@@ -193,6 +202,7 @@ Command add_emit(CLI::App& tool) {
   auto arguments = std::make_shared<EmitArguments>();
   CLI::App& command = *tool.add_subcommand("emit", "Print the kernels");
   add_problem_options(command, arguments->problem, SavedPlans::kYes);
+  add_deferral(command, arguments->problem);
   command.add_option("--form", arguments->form, "CUDA C++, or kernel IR")
       ->check(one_of({"cuda", "kir"}))
       ->capture_default_str();
@@ -287,6 +297,7 @@ Command add_compile(CLI::App& tool) {
   CLI::App& command = *tool.add_subcommand(
       "compile", "Compile the kernels for the device, which need not be in this machine");
   add_problem_options(command, arguments->problem, SavedPlans::kYes);
+  add_deferral(command, arguments->problem);
   command.add_option("--output", arguments->output, "Write the cubins into this folder");
   command.add_option("--threads", arguments->threads, "Kernels compiled at once")
       ->capture_default_str();

@@ -28,6 +28,7 @@ struct ProblemOptions {
   std::vector<std::string> like{};   ///< Sizes whose plan is followed: "rows=8192"; none: chosen.
   bool check_indices = false;
   bool cublaslt = false;        ///< Offer its matrix products.
+  bool defer_scales = false;    ///< Scales of rows may move behind contractions.
   double budget_seconds = 0.0;  ///< For planning and compiling, from now; 0: no limit.
   bool shows_progress = false;  ///< A line on standard error before every step of them.
   std::optional<int64_t> threads_per_row{}, rows_per_block{}, vector_width{}, unroll{};

@@ -84,7 +84,8 @@ PlanOptions plan_options_from(const sinter_plan_options* options) {
                   .pin = pin_from(given),
                   .simplify = !flag(given.keep_graph, "options.keep_graph"),
                   .cutting = cutting_from(given.cutting),
-                  .check_indices = flag(given.check_indices, "options.check_indices")};
+                  .check_indices = flag(given.check_indices, "options.check_indices"),
+                  .defer_scales = flag(given.defer_scales, "options.defer_scales")};
   if (given.like != nullptr) {
     const auto model = object_of<PlanObject>(given.like);
     out.like = std::shared_ptr<const Plan>(model, &model->plan);

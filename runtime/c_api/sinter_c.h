@@ -331,6 +331,10 @@ typedef struct sinter_plan_options {
   /* A plan of the same graph for the same device at other sizes, whose cuts and schedules are taken
    * over where they fit, else SINTER_UNSUPPORTED: not beside pins. Null: none. */
   const sinter_plan* like;
+  int32_t defer_scales; /* 1: scales of rows may move behind contractions, where that is predicted
+                           to be faster: sums of (x r) w become sums of x w, times r. What the graph
+                           rounds after scaling is then not rounded, and sums may overflow that
+                           did not. */
 } sinter_plan_options;
 
 /* Plans a graph for a device: a pure function of its arguments, which measures nothing. Symbols

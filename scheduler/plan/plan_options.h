@@ -80,6 +80,11 @@ struct PlanOptions {
   /// report those that were outside of their axis. Kernels store them together with their other
   /// outputs.
   bool check_indices = false;
+  /// Scales of rows may move behind contractions, where that is predicted to be faster: sums of
+  /// (x r) w become sums of x w, times r, as behind an RMS or L2 norm without weights. What the
+  /// graph rounds after scaling is then not rounded, and sums of x w may overflow where those of (x
+  /// r) w do not.
+  bool defer_scales = false;
 };
 
 }  // namespace sinter

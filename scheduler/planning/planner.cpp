@@ -4,6 +4,7 @@
 #include <iterator>
 #include <optional>
 
+#include "fusion_ir/passes/remove_dead_values.h"
 #include "fusion_ir/pipeline.h"
 #include "fusion_ir/verifier.h"
 #include "scheduler/analysis/contraction.h"
@@ -19,6 +20,7 @@
 #include "scheduler/planning/apply_tuned.h"
 #include "scheduler/planning/follow_plan.h"
 #include "scheduler/segmentation/contraction_ways.h"
+#include "scheduler/segmentation/deferred_scales.h"
 #include "scheduler/segmentation/group_judge.h"
 #include "scheduler/segmentation/joins.h"
 #include "scheduler/segmentation/offers.h"
@@ -175,34 +177,47 @@ std::optional<Fusion> in_uneven_parts(const Fusion& fusion, const DeviceLimits& 
   return options.simplify ? simplify(made) : made;
 }
 
-/// Also plans the graph with axes in uneven parts, and keeps the faster plan. `unplanned` is the
-/// plan before planning.
-void try_uneven_parts(Plan& plan, Plan unplanned, const Fusion& in_parts,
-                      const PlanOptions& options) {
-  constexpr const char* kQuestion = "are axes that no number of parts divides reduced in parts";
-  set_graph(unplanned, in_parts);
+/// The graph with scales of rows behind contractions, if the options allow it; no value if it has
+/// none.
+std::optional<Fusion> with_scales_behind(const Fusion& fusion, const PlanOptions& options) {
+  if (!options.defer_scales && !options.like) return std::nullopt;
+  std::optional<Fusion> made = with_deferred_scales(fusion);
+  if (!made) return std::nullopt;
+  if (options.simplify) return simplify(*made);
+  auto alive = remove_dead_values(*made);
+  return alive ? std::move(alive) : std::move(made);
+}
+
+/// A graph of the same results, and what decisions say of it and of the one it stands for.
+struct OtherGraph {
+  Fusion fusion;
+  const char *question, *kept, *other, *taken;
+};
+
+/// Also plans the other graph, and keeps the faster plan. `unplanned` is the plan before planning.
+void try_graph(Plan& plan, Plan unplanned, const OtherGraph& graph, const PlanOptions& options) {
+  set_graph(unplanned, graph.fusion);
   try {
     if (!plan_kernels(unplanned, options)) return;
     order_launches(unplanned, options.families);
   } catch (const DeadlinePassed& passed) {
     plan.decisions.push_back(
-        {.question = kQuestion, .chosen = "without", .because = passed.error().message});
+        {.question = graph.question, .chosen = graph.kept, .because = passed.error().message});
     return;
   }
-  const double whole_us = plan.predicted_us();
-  const double parts_us = unplanned.predicted_us();
+  const double kept_us = plan.predicted_us();
+  const double other_us = unplanned.predicted_us();
   const auto candidate = [](const char* what, double us) {
     return Candidate{.what = what, .predicted = {.total_us = us}, .legal = true, .because = ""};
   };
-  const bool is_faster = parts_us < whole_us / (1.0 + kCutGain);
+  const bool is_faster = other_us < kept_us / (1.0 + kCutGain);
   if (is_faster) plan = std::move(unplanned);
   plan.decisions.push_back(
-      {.question = kQuestion,
-       .candidates = {candidate("without", whole_us),
-                      candidate("parts of one length, and a rest", parts_us)},
-       .chosen = is_faster ? "in parts, of which the last is shorter" : "without",
-       .because =
-           fmt::format("predicted {:.1f} us without, {:.1f} us in parts", whole_us, parts_us)});
+      {.question = graph.question,
+       .candidates = {candidate(graph.kept, kept_us), candidate(graph.other, other_us)},
+       .chosen = is_faster ? graph.taken : graph.kept,
+       .because = fmt::format("predicted {:.1f} us {}, {:.1f} us {}", kept_us, graph.kept, other_us,
+                              graph.other)});
 }
 
 Decision following_decision(const Fusion& fusion, const Plan& model) {
@@ -320,18 +335,33 @@ Result<Plan> plan_or_throw(const Fusion& fusion, const ExtentValues& extents,
   out.fusion = std::move(ways->fusion);
   const bool is_free = options.pin == SchedulePin{} && options.cuts.empty() &&
                        options.joins.empty() && options.cutting == Cutting::kFaster;
-  std::optional<Fusion> in_parts;
-  if (is_free) in_parts = in_uneven_parts(out.fusion, limits, options);
+  std::vector<OtherGraph> others;
+  if (is_free) {
+    if (auto in_parts = in_uneven_parts(out.fusion, limits, options)) {
+      others.push_back({std::move(*in_parts),
+                        "are axes that no number of parts divides reduced in parts", "without",
+                        "in parts", "in parts, of which the last is shorter"});
+    }
+    if (auto deferred = with_scales_behind(out.fusion, options)) {
+      others.push_back({std::move(*deferred), "are rows scaled before or behind contractions",
+                        "before", "behind", "behind"});
+    }
+  }
   set_graph(out, out.fusion);
-  if (options.like && in_parts && !equal_but_for_sizes(out.fusion, options.like->fusion))
-    set_graph(out, *in_parts);
-  std::optional<Plan> unplanned;
-  if (in_parts && !options.like) unplanned = out;
+  if (options.like && !others.empty() && !equal_but_for_sizes(out.fusion, options.like->fusion)) {
+    const auto like = std::ranges::find_if(others, [&](const OtherGraph& other) {
+      return equal_but_for_sizes(other.fusion, options.like->fusion);
+    });
+    set_graph(out, (like == others.end() ? others.begin() : like)->fusion);
+  }
+  const Plan unplanned = out;
 
   const auto planned =
       options.like ? follow_plan(out, *options.like, options) : plan_kernels(out, options);
-  if (planned && !options.like) order_launches(out, options.families);
-  if (planned && unplanned) try_uneven_parts(out, std::move(*unplanned), *in_parts, options);
+  if (planned && !options.like) {
+    order_launches(out, options.families);
+    for (const OtherGraph& other : others) try_graph(out, unplanned, other, options);
+  }
   if (!planned) {
     Error error = planned.error();
     if (error.kind == ErrorKind::kUnsupported && !out.placements.empty()) {

@@ -40,13 +40,14 @@ static_assert(sizeof(sinter_compiled_kernel_info) == 96 &&
               offsetof(sinter_compiled_kernel_info, predicted_us) == 88);
 static_assert(sizeof(sinter_extent) == 16 && offsetof(sinter_extent, size) == 8);
 static_assert(sizeof(sinter_value_group) == 16 && offsetof(sinter_value_group, count) == 8);
-static_assert(sizeof(sinter_plan_options) == 152 && offsetof(sinter_plan_options, unroll) == 48 &&
+static_assert(sizeof(sinter_plan_options) == 160 && offsetof(sinter_plan_options, unroll) == 48 &&
               offsetof(sinter_plan_options, cutting) == 64 &&
               offsetof(sinter_plan_options, join_count) == 96 &&
               offsetof(sinter_plan_options, tuned) == 104 &&
               offsetof(sinter_plan_options, check_indices) == 112 &&
               offsetof(sinter_plan_options, budget_seconds) == 136 &&
-              offsetof(sinter_plan_options, like) == 144);
+              offsetof(sinter_plan_options, like) == 144 &&
+              offsetof(sinter_plan_options, defer_scales) == 152);
 static_assert(sizeof(sinter_plan_info) == 56 && offsetof(sinter_plan_info, predicted_us) == 48);
 static_assert(sizeof(sinter_dtype) == 4);
 static_assert(sizeof(sinter_tensor_info) == 176 && offsetof(sinter_tensor_info, dtype) == 24 &&

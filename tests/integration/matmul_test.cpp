@@ -13,6 +13,7 @@
 #include "scheduler/families/random_scheduler.h"
 #include "scheduler/planning/planner.h"
 #include "scheduler/schedule/family_names.h"
+#include "scheduler/segmentation/deferred_scales.h"
 #include "tests/integration/canned_case.h"
 #include "tests/support/budget_truth.h"
 #include "tests/support/effort.h"
@@ -312,6 +313,36 @@ TEST(MatmulInterpreterTest, MistakesBetweenSplitsAndProductsAreFound) {
     EXPECT_TRUE(found(no_barrier, seed)) << "no barrier";
     EXPECT_TRUE(found(no_wait, seed)) << "no wait";
     EXPECT_TRUE(found(one_copy, seed)) << "one copy";
+  }
+}
+
+/// y = cast(x rsqrt(mean(x^2))) w^T.
+Fusion normalised_product(DType type) {
+  FusionBuilder b("normalised");
+  const ValueId x = b.input(type, {40, 200});
+  const ValueId w = b.input(type, {72, 200});
+  const ValueId wide = b.cast(x, DType::kF32);
+  const ValueId scale = b.pointwise(PointwiseFn::kRsqrt, {mean(b, b.mul(wide, wide), {1})});
+  const ValueId normal = b.mul(wide, b.broadcast_over(scale, wide, {1}));
+  b.output(b.cast(b.linear(b.cast(normal, type), w), type), "y");
+  return b.build();
+}
+
+// The graph as written rounds rows of 16 bits after scaling them: there the oracle evaluates the
+// other one.
+TEST(MatmulInterpreterTest, ScalesBehindContractionsAreRight) {
+  for (const DType type : {DType::kBF16, DType::kF16, DType::kF32}) {
+    const Fusion fusion = normalised_product(type);
+    const auto deferred = with_deferred_scales(fusion);
+    ASSERT_TRUE(deferred);
+    const auto planned = plan(*deferred, {}, *find_device("H200"), kContracts);
+    ASSERT_TRUE(planned) << planned.error().text();
+    const Fusion& reference = type == DType::kF32 ? fusion : *deferred;
+    const auto check =
+        check_on_host(reference, planned->binding, *planned,
+                      sample_inputs(fusion, planned->binding, 3), builtin_families(), {});
+    ASSERT_TRUE(check) << check.error().text();
+    EXPECT_TRUE(check->passed()) << check->text();
   }
 }
 
