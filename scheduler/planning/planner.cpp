@@ -4,7 +4,6 @@
 #include <iterator>
 #include <optional>
 
-#include "fusion_ir/passes/remove_dead_values.h"
 #include "fusion_ir/pipeline.h"
 #include "fusion_ir/verifier.h"
 #include "scheduler/analysis/contraction.h"
@@ -182,10 +181,8 @@ std::optional<Fusion> in_uneven_parts(const Fusion& fusion, const DeviceLimits& 
 std::optional<Fusion> with_scales_behind(const Fusion& fusion, const PlanOptions& options) {
   if (!options.defer_scales && !options.like) return std::nullopt;
   std::optional<Fusion> made = with_deferred_scales(fusion);
-  if (!made) return std::nullopt;
-  if (options.simplify) return simplify(*made);
-  auto alive = remove_dead_values(*made);
-  return alive ? std::move(alive) : std::move(made);
+  if (made && options.simplify) made = simplify(*made);
+  return made;
 }
 
 /// A graph of the same results, and what decisions say of it and of the one it stands for.

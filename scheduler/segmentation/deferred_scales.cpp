@@ -1,10 +1,9 @@
 #include "scheduler/segmentation/deferred_scales.h"
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
-#include "fusion_ir/fusion_builder.h"
+#include "fusion_ir/rewriter.h"
 
 namespace sinter {
 namespace {
@@ -81,42 +80,32 @@ class ScaledOperands {
 
 std::optional<Fusion> with_deferred_scales(const Fusion& fusion) {
   const ScaledOperands operands_of(fusion);
-  FusionBuilder b(fusion.name);
-  IdMap<ValueId, ValueId> made(fusion.values.size());
   bool is_new = false;
-  for (const Op& op : fusion.ops) {
-    std::vector<ValueId> operands;
-    for (const ValueId operand : op.operands) operands.push_back(made[operand]);
-    std::vector<Scaled> scales;
-    if (std::holds_alternative<ContractOp>(op.kind)) {
-      for (const size_t side : {size_t{0}, size_t{1}}) {
-        auto scaled = operands_of.find(op, side);
-        if (!scaled) continue;
-        operands[side] = made[scaled->x];
-        scales.push_back(std::move(*scaled));
-      }
-    }
-    const Value& like = fusion.values[op.results.front()];
-    std::vector<std::string> names;
-    for (const ValueId result : op.results)
-      names.push_back(scales.empty() ? fusion.values[result].name : "");
-    std::vector<ValueId> results =
-        b.append(op.kind, std::move(operands), like.type, like.shape, std::move(names));
-    for (const Scaled& scaled : scales) {
-      const ValueId scale = b.broadcast(made[scaled.scale], like.shape, scaled.axes);
-      results.front() = b.mul(results.front(), scale);
-    }
-    if (!scales.empty()) results.front() = b.named(results.front(), like.name);
-    is_new |= !scales.empty();
-    for (size_t i = 0; i < op.results.size(); ++i) made[op.results[i]] = results[i];
-  }
-  if (!is_new) return std::nullopt;
-  for (const ValueId output : fusion.outputs) {
-    OutputLayout layout = fusion.layout_of(output);
-    if (layout.alias.valid()) layout.alias = made[layout.alias];
-    b.output(made[output], "", std::move(layout));
-  }
-  return b.build();
+  auto out = rewrite(fusion,
+                     [&](Rewriter& rewriter, OpId id,
+                         std::span<const ValueId> operands) -> std::optional<std::vector<ValueId>> {
+                       const Op& op = fusion.ops[id];
+                       if (!std::holds_alternative<ContractOp>(op.kind)) return std::nullopt;
+                       std::vector<ValueId> unscaled(operands.begin(), operands.end());
+                       std::vector<Scaled> scales;
+                       for (const size_t side : {size_t{0}, size_t{1}}) {
+                         auto scaled = operands_of.find(op, side);
+                         if (!scaled) continue;
+                         unscaled[side] = rewriter.mapped(scaled->x);
+                         scales.push_back(std::move(*scaled));
+                       }
+                       if (scales.empty()) return std::nullopt;
+                       is_new = true;
+                       ValueId y = rewriter.append(op.kind, std::move(unscaled)).front();
+                       for (const Scaled& scaled : scales) {
+                         const Shape shape = rewriter.graph().values[y].shape;
+                         const ValueId scale = rewriter.mapped(scaled.scale);
+                         y = rewriter.pointwise(PointwiseFn::kMul,
+                                                {y, rewriter.broadcast(scale, shape, scaled.axes)});
+                       }
+                       return {{y}};
+                     });
+  return is_new ? std::move(out) : std::nullopt;
 }
 
 }  // namespace sinter
