@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <utility>
 
 #include "fusion_ir/pipeline.h"
 #include "fusion_ir/verifier.h"
@@ -132,20 +133,22 @@ Result<void> plan_kernels(Plan& plan, const PlanOptions& options) {
   return {};
 }
 
-/// Decides which kernels of a plan start by dependent launch, now that their order is known: all
-/// that run behind another kernel or call. Kernels that are the same as another one start as that
-/// one does.
+/// Decides which kernels of a plan start by dependent launch, now that their order is known: those
+/// behind another kernel. What a call leaves on the stream is not known; it need not be a kernel.
+/// Kernels that are the same as another one start as that one does.
 void order_launches(Plan& plan, const FamilySet& families) {
-  const IdVector<StepId, PlanStep> steps = plan.steps();
-  if (steps.size() < 2) return;
-  for (const KernelId id : plan.kernels.ids()) {
-    KernelPlan& kernel = plan.kernels[id];
+  bool is_behind_kernel = false;
+  for (const PlanStep& step : plan.steps()) {
+    const auto* id = std::get_if<KernelId>(&step);
+    const bool is_behind = std::exchange(is_behind_kernel, id != nullptr);
+    if (id == nullptr) continue;
+    KernelPlan& kernel = plan.kernels[*id];
     if (kernel.same_as) {
       kernel.candidates = {plan.kernels[*kernel.same_as].chosen()};
       continue;
     }
     // In plans of several segments they were compared as kernels behind others.
-    if (steps.front() != PlanStep(id)) start_early(kernel, plan.limits, families);
+    if (is_behind) start_early(kernel, plan.limits, families);
     for (ProposedSchedule& candidate : kernel.candidates) {
       if (candidate.schedule.dependent_launch == DependentLaunch::kWait) continue;
       const Family* family = find_family(families, candidate.schedule.family);

@@ -17,6 +17,7 @@
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/plan_matchers.h"
+#include "tests/support/random_graph.h"
 
 namespace sinter::planner_test {
 
@@ -395,6 +396,32 @@ TEST(PlanTest, KernelsBehindOthersArePredictedWithoutASecondRamp) {
     const double saved_us = id == KernelId{0} ? 0.0 : saved_behind_another(limits.cost);
     EXPECT_NEAR(kernel.chosen().predicted.total_us, alone_us - saved_us, 0.02 * alone_us);
   }
+}
+
+// What a call leaves on the stream need not be a kernel, and neither is there one before the first.
+TEST(PlanTest, OnlyKernelsBehindKernelsStartEarly) {
+  int early = 0;
+  int behind_calls = 0;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    const auto planned =
+        plan(random_graph(seed, {.ops = 16, .calls = true}), {}, *find_device("H200"), {});
+    ASSERT_TRUE(planned) << planned.error().text();
+    const PlanStep* before = nullptr;
+    const auto steps = planned->steps();
+    for (const PlanStep& step : steps) {
+      const auto* id = std::get_if<KernelId>(&step);
+      const bool is_behind = before != nullptr && std::holds_alternative<KernelId>(*before);
+      if (id != nullptr && before != nullptr && !is_behind) ++behind_calls;
+      before = &step;
+      if (id == nullptr || planned->kernels[*id].same_as) continue;
+      const bool waits =
+          planned->kernels[*id].chosen().schedule.dependent_launch == DependentLaunch::kWait;
+      EXPECT_TRUE(!waits || is_behind) << seed;
+      early += waits ? 1 : 0;
+    }
+  }
+  EXPECT_GT(early, 10);
+  EXPECT_GT(behind_calls, 5);
 }
 
 }  // namespace sinter::planner_test
