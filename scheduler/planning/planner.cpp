@@ -47,21 +47,6 @@ tl::expected<SegmentFacts, Rejection> analyse_segment(const Fusion& fusion,
   return facts;
 }
 
-/// What the kernels of a segment take once those behind the first start by dependent launch.
-double in_order_us(const ScheduledSegment& segment, const DeviceLimits& limits,
-                   const FamilySet& families) {
-  double us = segment.predicted_us();
-  for (const KernelId id : segment.kernels.ids()) {
-    if (id == KernelId{0} || segment.kernels[id].finishes) continue;
-    KernelPlan kernel{.facts = segment.kernels[id].facts,
-                      .in_plan = {},
-                      .candidates = {segment.kernels[id].chosen()}};
-    start_early(kernel, limits, families);
-    us += kernel.chosen().predicted.total_us - segment.kernels[id].chosen().predicted.total_us;
-  }
-  return us;
-}
-
 /// Plans one segment if its kernels run the whole graph, else as many as are needed.
 Result<void> plan_kernels(Plan& plan, const PlanOptions& options) {
   const Fusion& fusion = plan.fusion;
@@ -110,7 +95,7 @@ Result<void> plan_kernels(Plan& plan, const PlanOptions& options) {
   if (!whole && (pinned || whole.error().kind == ErrorKind::kInvalidArgument))
     return fail(whole.error());
   if (!whole) return plan_segments(plan, options);
-  const double whole_us = in_order_us(*whole, plan.limits, options.families);
+  const double whole_us = whole->predicted_us();
   const bool may_cut = is_worth_trying && !pinned && options.cutting == Cutting::kFaster;
   if (may_cut && whole_us > kWorthCutting * least_us + plan.limits.cost.launch_us) {
     Plan cut = plan;
@@ -147,8 +132,9 @@ void order_launches(Plan& plan, const FamilySet& families) {
       kernel.candidates = {plan.kernels[*kernel.same_as].chosen()};
       continue;
     }
-    // In plans of several segments they were compared as kernels behind others.
     if (is_behind) start_early(kernel, plan.limits, families);
+    if (!plan.is_segmented) continue;
+    // Segments were compared as kernels behind others.
     for (ProposedSchedule& candidate : kernel.candidates) {
       if (candidate.schedule.dependent_launch == DependentLaunch::kWait) continue;
       const Family* family = find_family(families, candidate.schedule.family);
@@ -191,7 +177,7 @@ std::optional<Fusion> with_scales_behind(const Fusion& fusion, const PlanOptions
 /// A graph of the same results, and what decisions say of it and of the one it stands for.
 struct OtherGraph {
   Fusion fusion;
-  const char *question, *kept, *other, *taken;
+  const char *question, *kept, *other, *candidate, *taken;
 };
 
 /// Also plans the other graph, and keeps the faster plan. `unplanned` is the plan before planning.
@@ -214,7 +200,7 @@ void try_graph(Plan& plan, Plan unplanned, const OtherGraph& graph, const PlanOp
   if (is_faster) plan = std::move(unplanned);
   plan.decisions.push_back(
       {.question = graph.question,
-       .candidates = {candidate(graph.kept, kept_us), candidate(graph.other, other_us)},
+       .candidates = {candidate(graph.kept, kept_us), candidate(graph.candidate, other_us)},
        .chosen = is_faster ? graph.taken : graph.kept,
        .because = fmt::format("predicted {:.1f} us {}, {:.1f} us {}", kept_us, graph.kept, other_us,
                               graph.other)});
@@ -340,11 +326,12 @@ Result<Plan> plan_or_throw(const Fusion& fusion, const ExtentValues& extents,
     if (auto in_parts = in_uneven_parts(out.fusion, limits, options)) {
       others.push_back({std::move(*in_parts),
                         "are axes that no number of parts divides reduced in parts", "without",
-                        "in parts", "in parts, of which the last is shorter"});
+                        "in parts", "parts of one length, and a rest",
+                        "in parts, of which the last is shorter"});
     }
     if (auto deferred = with_scales_behind(out.fusion, options)) {
       others.push_back({std::move(*deferred), "are rows scaled before or behind contractions",
-                        "before", "behind", "behind"});
+                        "before", "behind", "behind", "behind"});
     }
   }
   set_graph(out, out.fusion);
@@ -354,13 +341,14 @@ Result<Plan> plan_or_throw(const Fusion& fusion, const ExtentValues& extents,
     });
     set_graph(out, (like == others.end() ? others.begin() : like)->fusion);
   }
-  const Plan unplanned = out;
+  std::optional<Plan> unplanned;
+  if (!others.empty() && !options.like) unplanned = out;
 
   const auto planned =
       options.like ? follow_plan(out, *options.like, options) : plan_kernels(out, options);
   if (planned && !options.like) {
     order_launches(out, options.families);
-    for (const OtherGraph& other : others) try_graph(out, unplanned, other, options);
+    for (const OtherGraph& other : others) try_graph(out, *unplanned, other, options);
   }
   if (!planned) {
     Error error = planned.error();

@@ -297,6 +297,7 @@ Result<ScheduledSegment> schedule_segment(SegmentFacts facts, const DeviceLimits
   if (!split) split = faster_parts(kernel, limits, options, out.decisions);
   if (!split && !offered) return fail(offered.error());
   if (split) {
+    start_early(split->columns, limits, options.families);
     add_parts(std::move(*split), out);
     return out;
   }

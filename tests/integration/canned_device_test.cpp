@@ -84,8 +84,7 @@ TEST_P(CannedGpu, IsRightAtAwkwardExtents) {
   for (const ExtentValues& extents : awkward_extents(GetParam(), fusion)) {
     const auto planned = plan(fusion, extents, limits_, {.families = families});
     ASSERT_TRUE(planned) << planned.error().text();
-    // Kernels for outputs with elements and without, or for rows and columns: none is pinned.
-    if (planned->is_segmented || planned->kernels.front().is_part) {
+    if (planned->is_segmented) {  // Kernels for outputs with elements and without: none is pinned.
       auto compiled = compile_plan(*planned, *compiler_, cache);
       ASSERT_TRUE(compiled) << compiled.error().text();
       ASSERT_TRUE(computes_the_oracle_on(*driver_, fusion, std::move(*compiled)));
@@ -122,8 +121,7 @@ TEST_P(CannedFakeDevice, IsRightAtAwkwardExtents) {
   for (const ExtentValues& extents : awkward_extents(GetParam(), fusion)) {
     const auto planned = plan(fusion, extents, limits, {.families = families});
     ASSERT_TRUE(planned) << planned.error().text();
-    // Kernels for outputs with elements and without, or for rows and columns: none is pinned.
-    if (planned->is_segmented || planned->kernels.front().is_part) {
+    if (planned->is_segmented) {  // Kernels for outputs with elements and without: none is pinned.
       EXPECT_TRUE(computes_the_oracle_on(driver, fusion, interpreted(driver, *planned)));
       continue;
     }
