@@ -10,8 +10,8 @@ static_assert(program::kGroupColumns == kir::Wgmma::kColumns);
 
 kir::SharedMatrix GroupProduct::matrix(const Operand& operand, ExprId own, int64_t k) const {
   const program::Tile& tile = scope_.tile(operand.tile);
-  const bool transposed =
-      tile.columns.axis == own_axis(operand.is_left ? contract_.left : contract_.right);
+  // Second parts lie as the first ones do.
+  const bool transposed = is_transposed(operand.is_left ? contract_.left : contract_.right);
   const int64_t line = tile.line_columns();
   const int64_t block = tile.rows.extent * line;  // Lines of all rows that have the same columns.
   constexpr int64_t kGroupLines = 8;

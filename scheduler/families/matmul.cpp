@@ -1384,10 +1384,8 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
       steps * std::max(0.0, kStepClocks - (beside - 1.0) * step_clocks) / clocks_per_us;
   const double stores_us = store_clocks(facts, program, own) / clocks_per_us;
   if (program.producer) {
-    if (program::step_of<program::Split>(program) != nullptr) {
-      out.shared_us /= kSplitSharedShare;
-      out.matrix_us = std::max(out.matrix_us, out.shared_us);
-    }
+    const bool splits_stages = program::step_of<program::Split>(program) != nullptr;
+    if (splits_stages) out.shared_us /= kSplitSharedShare;
     out.l2_us = traffic.copied_bytes / (kTensorCopyBytes * clocks_per_us * busy);
     const double bound_us = std::max({out.matrix_us, out.memory_us, out.l2_us, out.shared_us});
     // What the SM with most tiles takes beyond that is not hidden.
@@ -1395,7 +1393,7 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
     const double tiles_us = products_time(
         {.of_sm = of_sm,
          .steps = steps,
-         .matrix_us = out.matrix_us,
+         .matrix_us = splits_stages ? std::max(out.matrix_us, out.shared_us) : out.matrix_us,
          .evaluate_us = own.epilogue_warps > 0
                             ? epilogue_time(facts, program, stages_of_epilogue(facts, own), limits)
                             : stores_us + tile * evaluation_clocks(facts, stage) / clocks_per_us},
