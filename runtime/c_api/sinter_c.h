@@ -329,7 +329,8 @@ typedef struct sinter_plan_options {
    * less is the same as without. */
   double budget_seconds;
   /* A plan of the same graph for the same device at other sizes, whose cuts and schedules are taken
-   * over where they fit, else SINTER_UNSUPPORTED: not beside pins. Null: none. */
+   * over where they fit, else SINTER_UNSUPPORTED, or SINTER_RESOURCE_EXHAUSTED where a schedule is
+   * refused: not beside pins. Null: none. */
   const sinter_plan* like;
   int32_t defer_scales; /* 1: scales of rows may move behind contractions, where that is predicted
                            to be faster: sums of (x r) w become sums of x w, times r. What the graph

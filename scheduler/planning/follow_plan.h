@@ -12,8 +12,8 @@ namespace sinter {
 /// the rest. After an error the plan must not be used.
 ///
 /// Errors: InvalidArgument (pins, another device), Unsupported (the simplified graphs differ in
-/// more than sizes, for example because an extent is 1 or 0; a group or schedule of the model is
-/// not legal here), ResourceExhausted (a schedule exceeds a budget here).
+/// more than sizes, for example because an extent is 1 or 0; a group of the model is not legal
+/// here), ResourceExhausted (a schedule of it is not legal here, or exceeds a budget).
 Result<void> follow_plan(Plan& plan, const Plan& model, const PlanOptions& options);
 
 }  // namespace sinter
