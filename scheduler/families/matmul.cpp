@@ -1429,14 +1429,16 @@ tl::expected<ResourceEstimate, Rejection> estimate_matmul(const SegmentFacts& fa
   if (auto rejection = check_device(facts, limits)) return tl::make_unexpected(*rejection);
   if (auto rejection = check_schedule(facts, schedule, limits))
     return tl::make_unexpected(with_tensor(*rejection, facts, schedule));
-  return estimate_program(facts, schedule, matmul_program(facts, schedule),
-                          all_of(stages_with(facts)), limits);
+  const StageList stages = stages_with(facts);
+  return estimate_program(facts, schedule, ProgramBuilder(facts, schedule, stages).run(),
+                          all_of(stages), limits);
 }
 
 Prediction predict_matmul(const SegmentFacts& facts, const Schedule& schedule,
                           const ResourceEstimate& estimate, const DeviceLimits& limits) {
-  return predict_program(facts, schedule, matmul_program(facts, schedule),
-                         all_of(stages_with(facts)), estimate, limits);
+  const StageList stages = stages_with(facts);
+  return predict_program(facts, schedule, ProgramBuilder(facts, schedule, stages).run(),
+                         all_of(stages), estimate, limits);
 }
 
 namespace {
