@@ -1,5 +1,6 @@
 #pragma once
 
+#include "codegen/lower/operand_fragment.h"
 #include "codegen/lower/tile_product.h"
 
 namespace sinter {
@@ -18,29 +19,10 @@ class FragmentProduct : TileProduct {
   void add(kir::ExprId stage);
 
  private:
-  /// An operand's part of one instruction.
-  struct Operand {
-    const program::Tile& tile;
-    kir::BufferId shared;
-    kir::VarId registers;
-    int64_t groups;
-    kir::ExprId begin;   ///< Of the warp's part along the operand's own axis, i32.
-    bool is_transposed;  ///< The rows of the tile are parts of the contracted axis.
-    bool is_left;
-  };
-  [[nodiscard]] Operand operand(program::TileId id, int64_t groups);
-  /// Rounds what was loaded to TF32.
-  void round(const Operand& operand);
-  /// Splits what was loaded (tf32_parts()). Leaves the first parts in the registers, and returns
-  /// the second ones.
-  kir::VarId split(const Operand& operand);
+  /// So many registers of an operand.
+  [[nodiscard]] OperandFragment operand(program::TileId tile, int64_t groups) const;
   /// One instruction for each part of the fragment, of these registers of both operands.
   void multiply(kir::VarId left, kir::VarId right);
-  /// Loads four matrices of an operand for step `k` of the stage: the registers of one instruction
-  /// of the left operand, or of two of the right one.
-  void load(const Operand& operand, kir::ExprId stage, kir::ExprId k, kir::ExprId number);
-  /// The same of a transposed operand of 4 bytes, which no matrix load transposes.
-  void load_words(const Operand& operand, kir::ExprId stage, kir::ExprId k, kir::ExprId number);
 };
 
 // What a lane holds of one instruction (PTX ISA, "mma" and "wgmma", accumulators): pairs of
