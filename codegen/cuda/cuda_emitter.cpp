@@ -31,8 +31,12 @@ class CudaEmitter {
     for (const kir::Stmt& stmt : kernel.stmts) {
       const auto* store = std::get_if<kir::ClusterStore>(&stmt.kind);
       if (store != nullptr) is_sent_to_[store->array] = true;
+
       const auto* product = std::get_if<kir::Wgmma>(&stmt.kind);
-      if (product != nullptr) is_accumulator_[product->accumulator] = true;
+      if (product == nullptr) continue;
+      is_of_product_[product->accumulator] = true;
+      if (const auto* left = std::get_if<kir::RegisterMatrix>(&product->left))
+        is_of_product_[left->tile] = true;
     }
     for (const kir::Expr& expr : kernel.exprs) {
       const auto* call = std::get_if<kir::PointwiseExpr>(&expr.kind);
@@ -161,11 +165,11 @@ class CudaEmitter {
   // ---- Statements
 
   void print(const Block& block) {
-    const size_t outside = accumulators_.size();
+    const size_t outside = of_products_.size();
     for (const StmtId id : block) {
       std::visit([this](const auto& stmt) { print(stmt); }, kernel_.stmts[id].kind);
     }
-    accumulators_.resize(outside);
+    of_products_.resize(outside);
   }
 
   void print_nested(const Block& block) {
@@ -188,7 +192,7 @@ class CudaEmitter {
   void print(const kir::Declare& stmt) {
     const kir::Var& var = kernel_.vars[stmt.var];
     const std::string& name = names_.vars[stmt.var];
-    if (is_accumulator_[stmt.var]) accumulators_.push_back(stmt.var);
+    if (is_of_product_[stmt.var]) of_products_.push_back(stmt.var);
     if (is_random_state_[stmt.var]) {
       line(fmt::format("SinterRandomBlock {};", name));
     } else if (!var.is_scalar()) {
@@ -396,13 +400,17 @@ class CudaEmitter {
 
   void print(const kir::Wgmma& stmt) {
     line(fmt::format("wgmma<{}>({}, {},", stmt.columns,
-                     address(stmt.accumulator, stmt.accumulator_group), descriptor(stmt.left)));
+                     address(stmt.accumulator, stmt.accumulator_group),
+                     std::visit([this](const auto& left) { return operand(left); }, stmt.left)));
     ++depth_;
-    line(fmt::format("{});", descriptor(stmt.right)));
+    line(fmt::format("{});", operand(stmt.right)));
     --depth_;
   }
 
-  std::string descriptor(const kir::SharedMatrix& matrix) const {
+  std::string operand(const kir::RegisterMatrix& matrix) const {
+    return address(matrix.tile, matrix.group);
+  }
+  std::string operand(const kir::SharedMatrix& matrix) const {
     const int64_t size = bytes_of(kernel_.buffers[matrix.buffer].type);
     return fmt::format("matrix_descriptor<{}, {}>({}, {}, {})", matrix.transposed, matrix.swizzle,
                        address(matrix.buffer, matrix.index), matrix.group_stride * size,
@@ -410,21 +418,25 @@ class CudaEmitter {
   }
 
   void print(const kir::WgmmaFence&) {
-    hold_accumulators();
+    hold_registers();
     line("wgmma_fence();");
   }
   void print(const kir::WgmmaCommit&) { line("wgmma_commit();"); }
   void print(const kir::WgmmaWait& stmt) {
     line(fmt::format("wgmma_wait<{}>();", stmt.pending));
-    hold_accumulators();
+    hold_registers();
   }
 
   /// The compiler knows neither that products go on behind a Wgmma nor what a fence or a wait does
-  /// to registers. So that it moves no access across them, all accumulators pass through an empty
-  /// statement there.
-  void hold_accumulators() {
-    for (const VarId id : accumulators_)
-      line(fmt::format("hold_sums<{}>({});", kernel_.vars[id].groups, names_.vars[id]));
+  /// to registers. So that it moves no access across them, all that a Wgmma has in registers passes
+  /// through an empty statement there.
+  void hold_registers() {
+    for (const VarId id : of_products_) {
+      const kir::Var& var = kernel_.vars[id];
+      const bool is_sum = var.lanes * bytes_of(var.type) > kir::kFragmentBytes;
+      line(fmt::format("hold_{}<{}>({});", is_sum ? "sums" : "operands", var.groups,
+                       names_.vars[id]));
+    }
   }
 
   void print(const kir::AllReduce& stmt) {
@@ -469,8 +481,8 @@ class CudaEmitter {
   IdMap<kir::MbarrierId, uint8_t> is_sent_to_;  ///< Stored to by other blocks of the cluster.
   /// State of a random generator (CallForm::kSharedRounds).
   IdMap<VarId, uint8_t> is_random_state_;
-  IdMap<VarId, uint8_t> is_accumulator_;  ///< Of a Wgmma.
-  std::vector<VarId> accumulators_;       ///< Those in scope.
+  IdMap<VarId, uint8_t> is_of_product_;  ///< Accumulator or operand of a Wgmma.
+  std::vector<VarId> of_products_;       ///< Those in scope.
   std::string text_;
   int depth_ = 0;
 };

@@ -1,8 +1,9 @@
 #pragma once
 
-// Products of matrices in shared memory by the four warps of a warp group, which go on while the
-// product is computed. sm_90a. Instructions after the PTX ISA 8.0 and later, "wgmma.mma_async".
-// kernel_ir.h says which elements a thread has of a sum and how operands lie in shared memory.
+// Products of matrices by the four warps of a warp group, which go on while the product is
+// computed. The right operand is in shared memory, the left one there or in registers. sm_90a.
+// Instructions after the PTX ISA 8.0 and later, "wgmma.mma_async". kernel_ir.h says which elements
+// a thread has of a sum and how operands lie in shared memory.
 
 #include "vector.cuh"
 
@@ -62,39 +63,66 @@ SINTER_DEVICE MatrixDescriptor<T, kTransposed> matrix_descriptor(const T* first,
 #define SINTER_SUMS_96(g) SINTER_SUMS_64(g), SINTER_SUMS_32(g + 32)
 #define SINTER_SUMS_128(g) SINTER_SUMS_64(g), SINTER_SUMS_64(g + 32)
 
-#define SINTER_WGMMA(shape, tail, transposes, columns, registers, descriptors, immediates) \
-  if constexpr (kColumns == columns)                                                       \
-    asm volatile(                                                                           \
-        "{\n"                                                                               \
-        ".reg .pred adds;\n"                                                                \
-        "setp.eq.u32 adds, 0, 0;\n"                                                         \
-        "wgmma.mma_async.sync.aligned.m64n" #columns shape " {" SINTER_REGISTERS_##registers \
-        "}, " descriptors ", adds" tail transposes(immediates) ";\n"                        \
-        "}"                                                                                 \
-        : SINTER_SUMS_##registers(0)                                                        \
-        : "l"(left.bits), "l"(right.bits), "n"((int)kLeft), "n"((int)kRight));
+#define SINTER_WGMMA(shape, tail, transposes, columns, registers, operands, immediates, inputs) \
+  if constexpr (kColumns == columns)                                                            \
+    asm volatile(                                                                               \
+        "{\n"                                                                                   \
+        ".reg .pred adds;\n"                                                                    \
+        "setp.eq.u32 adds, 0, 0;\n"                                                             \
+        "wgmma.mma_async.sync.aligned.m64n" #columns shape " {" SINTER_REGISTERS_##registers     \
+        "}, " operands ", adds" tail transposes(immediates) ";\n"                               \
+        "}"                                                                                     \
+        : SINTER_SUMS_##registers(0)                                                            \
+        : inputs);
 
-#define SINTER_WGMMAS(X, shape, tail, transposes)             \
-  X(shape, tail, transposes, 8, 4, "%4, %5", "%6, %7")        \
-  X(shape, tail, transposes, 16, 8, "%8, %9", "%10, %11")     \
-  X(shape, tail, transposes, 32, 16, "%16, %17", "%18, %19")  \
-  X(shape, tail, transposes, 64, 32, "%32, %33", "%34, %35")  \
-  X(shape, tail, transposes, 96, 48, "%48, %49", "%50, %51")  \
-  X(shape, tail, transposes, 128, 64, "%64, %65", "%66, %67") \
-  X(shape, tail, transposes, 192, 96, "%96, %97", "%98, %99") \
-  X(shape, tail, transposes, 256, 128, "%128, %129", "%130, %131")
+#define SINTER_IN_SHARED "l"(left.bits), "l"(right.bits), "n"((int)kLeft), "n"((int)kRight)
+#define SINTER_WGMMAS(shape, tail, transposes)                                             \
+  SINTER_WGMMA(shape, tail, transposes, 8, 4, "%4, %5", "%6, %7", SINTER_IN_SHARED)        \
+  SINTER_WGMMA(shape, tail, transposes, 16, 8, "%8, %9", "%10, %11", SINTER_IN_SHARED)     \
+  SINTER_WGMMA(shape, tail, transposes, 32, 16, "%16, %17", "%18, %19", SINTER_IN_SHARED)  \
+  SINTER_WGMMA(shape, tail, transposes, 64, 32, "%32, %33", "%34, %35", SINTER_IN_SHARED)  \
+  SINTER_WGMMA(shape, tail, transposes, 96, 48, "%48, %49", "%50, %51", SINTER_IN_SHARED)  \
+  SINTER_WGMMA(shape, tail, transposes, 128, 64, "%64, %65", "%66, %67", SINTER_IN_SHARED) \
+  SINTER_WGMMA(shape, tail, transposes, 192, 96, "%96, %97", "%98, %99", SINTER_IN_SHARED) \
+  SINTER_WGMMA(shape, tail, transposes, 256, 128, "%128, %129", "%130, %131", SINTER_IN_SHARED)
+
+#define SINTER_IN_REGISTERS                                                                   \
+  "r"(left[0].words[0]), "r"(left[1].words[0]), "r"(left[2].words[0]), "r"(left[3].words[0]), \
+      "l"(right.bits), "n"((int)kRight)
+#define SINTER_REGISTER_WGMMAS(shape, tail, transposes)                                          \
+  SINTER_WGMMA(shape, tail, transposes, 8, 4, "{%4, %5, %6, %7}, %8", "%9", SINTER_IN_REGISTERS) \
+  SINTER_WGMMA(shape, tail, transposes, 16, 8, "{%8, %9, %10, %11}, %12", "%13",                 \
+               SINTER_IN_REGISTERS)                                                              \
+  SINTER_WGMMA(shape, tail, transposes, 32, 16, "{%16, %17, %18, %19}, %20", "%21",              \
+               SINTER_IN_REGISTERS)                                                              \
+  SINTER_WGMMA(shape, tail, transposes, 64, 32, "{%32, %33, %34, %35}, %36", "%37",              \
+               SINTER_IN_REGISTERS)                                                              \
+  SINTER_WGMMA(shape, tail, transposes, 96, 48, "{%48, %49, %50, %51}, %52", "%53",              \
+               SINTER_IN_REGISTERS)                                                              \
+  SINTER_WGMMA(shape, tail, transposes, 128, 64, "{%64, %65, %66, %67}, %68", "%69",             \
+               SINTER_IN_REGISTERS)                                                              \
+  SINTER_WGMMA(shape, tail, transposes, 192, 96, "{%96, %97, %98, %99}, %100", "%101",           \
+               SINTER_IN_REGISTERS)                                                              \
+  SINTER_WGMMA(shape, tail, transposes, 256, 128, "{%128, %129, %130, %131}, %132", "%133",      \
+               SINTER_IN_REGISTERS)
 
 #define SINTER_NONE(immediates)
-#define SINTER_BOTH(immediates) ", " immediates
+#define SINTER_EACH(immediates) ", " immediates
 #define SINTER_DEFINE_WGMMA(Sum, Left, Right, shape, tail, transposes)                        \
   template <int kColumns, bool kLeft, bool kRight>                                            \
   SINTER_DEVICE void wgmma(Vec<Sum, 2>* sum, MatrixDescriptor<Left, kLeft> left,              \
                            MatrixDescriptor<Right, kRight> right) {                           \
     static_assert(sizeof(Left) == 2 || !(kLeft || kRight), "only 2 bytes can be transposed"); \
-    SINTER_WGMMAS(SINTER_WGMMA, shape, tail, transposes)                                      \
+    SINTER_WGMMAS(shape, tail, transposes)                                                    \
+  }                                                                                           \
+  template <int kColumns, bool kRight>                                                        \
+  SINTER_DEVICE void wgmma(Vec<Sum, 2>* sum, const Vec<Left, 4 / (int)sizeof(Left)>* left,    \
+                           MatrixDescriptor<Right, kRight> right) {                           \
+    static_assert(sizeof(Left) == 2 || !kRight, "only 2 bytes can be transposed");            \
+    SINTER_REGISTER_WGMMAS(shape, tail, transposes)                                           \
   }
-SINTER_DEFINE_WGMMA(float, bf16, bf16, "k16.f32.bf16.bf16", ", 1, 1", SINTER_BOTH)
-SINTER_DEFINE_WGMMA(float, f16, f16, "k16.f32.f16.f16", ", 1, 1", SINTER_BOTH)
+SINTER_DEFINE_WGMMA(float, bf16, bf16, "k16.f32.bf16.bf16", ", 1, 1", SINTER_EACH)
+SINTER_DEFINE_WGMMA(float, f16, f16, "k16.f32.f16.f16", ", 1, 1", SINTER_EACH)
 SINTER_DEFINE_WGMMA(float, float, float, "k8.f32.tf32.tf32", ", 1, 1", SINTER_NONE)
 SINTER_DEFINE_WGMMA(float, f8e4m3, f8e4m3, "k32.f32.e4m3.e4m3", ", 1, 1", SINTER_NONE)
 SINTER_DEFINE_WGMMA(float, f8e4m3, f8e5m2, "k32.f32.e4m3.e5m2", ", 1, 1", SINTER_NONE)
@@ -105,14 +133,21 @@ SINTER_DEFINE_WGMMA(int, i8, u8, "k32.s32.s8.u8", "", SINTER_NONE)
 SINTER_DEFINE_WGMMA(int, u8, i8, "k32.s32.u8.s8", "", SINTER_NONE)
 SINTER_DEFINE_WGMMA(int, u8, u8, "k32.s32.u8.u8", "", SINTER_NONE)
 
-// Keeps what the compiler does to sums on its side of a fence or a wait. It costs no instruction.
+// Keeps what the compiler does to sums, or to operands in registers, on its side of a fence or a
+// wait. It costs no instruction.
 template <int kGroups, class T>
 SINTER_DEVICE void hold_sums(Vec<T, 2>* sum) {
 #pragma unroll
   for (int i = 0; i < kGroups; ++i) asm volatile("" : SINTER_SUMS_2(i)::"memory");
 }
 
-// Orders the registers of sums before the products that follow.
+template <int kGroups, class T, int N>
+SINTER_DEVICE void hold_operands(Vec<T, N>* operand) {
+#pragma unroll
+  for (int i = 0; i < kGroups; ++i) asm volatile("" : "+r"(operand[i].words[0])::"memory");
+}
+
+// Orders the registers of sums and operands before the products that follow.
 SINTER_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
 // Ends a group of products.
@@ -125,9 +160,12 @@ SINTER_DEVICE void wgmma_wait() {
 }
 
 #undef SINTER_DEFINE_WGMMA
-#undef SINTER_BOTH
+#undef SINTER_EACH
 #undef SINTER_NONE
+#undef SINTER_REGISTER_WGMMAS
+#undef SINTER_IN_REGISTERS
 #undef SINTER_WGMMAS
+#undef SINTER_IN_SHARED
 #undef SINTER_WGMMA
 #undef SINTER_SUMS_2
 #undef SINTER_SUMS_4

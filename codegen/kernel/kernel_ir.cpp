@@ -74,6 +74,12 @@ bool operator==(const FloatConstant& a, const FloatConstant& b) {
   return std::bit_cast<uint64_t>(a.value) == std::bit_cast<uint64_t>(b.value);
 }
 
+DType left_type(const Kernel& kernel, const Wgmma& product) {
+  const auto* in_registers = std::get_if<RegisterMatrix>(&product.left);
+  return in_registers != nullptr ? kernel.vars[in_registers->tile].type
+                                 : kernel.buffers[std::get<SharedMatrix>(product.left).buffer].type;
+}
+
 bool waits_for_previous(const Kernel& kernel) {
   return std::ranges::any_of(kernel.stmts, [](const Stmt& stmt) {
     return std::holds_alternative<WaitForPrevious>(stmt.kind);

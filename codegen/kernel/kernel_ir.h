@@ -603,14 +603,23 @@ struct SharedMatrix {
   friend bool operator==(const SharedMatrix&, const SharedMatrix&) = default;
 };
 
+/// A left operand of Wgmma in registers: Mma::kLeftGroups groups of a tile, from the given one on.
+/// Each warp of the group has 16 rows, and its lanes what they have of a left operand of Mma.
+struct RegisterMatrix {
+  VarId tile;
+  ExprId group;
+  friend bool operator==(const RegisterMatrix&, const RegisterMatrix&) = default;
+};
+
 /// accumulator += left * right for matrices of 64 x K, K x columns and 64 x columns elements (PTX
 /// ISA, "wgmma.mma_async.sync.aligned.m64nNkK"; sm_90a). K elements of an operand have 32 bytes.
 /// Types are those of Mma. All threads of a warp group execute it.
 ///
 /// It only starts the product. Until a WgmmaWait that covers it, the accumulator must not be read
-/// or written but by further Wgmma of the same columns, nor the operands written. A WgmmaFence
-/// stands between other writes of the accumulator and the product, and a ProxyFence and a barrier
-/// between stores to the operands and the product.
+/// or written but by further Wgmma of the same columns, nor the operands written, nor those in
+/// registers read but by further Wgmma. A WgmmaFence stands between other writes of these registers
+/// and the product, and a ProxyFence and a barrier between stores to operands in shared memory and
+/// the product.
 ///
 /// The accumulator has two lanes and columns / 4 groups, from the given one on. Lane e of group
 /// 2 j + h of thread t of the warp group is the element of row 16 (t / 32) + t % 32 / 4 + 8 h and
@@ -624,12 +633,13 @@ struct Wgmma {
   VarId accumulator;
   ExprId accumulator_group;
   int64_t columns = 8;  ///< One of kColumns.
-  SharedMatrix left, right;
+  std::variant<SharedMatrix, RegisterMatrix> left;
+  SharedMatrix right;
   [[nodiscard]] int64_t groups() const { return columns / 4; }
   friend bool operator==(const Wgmma&, const Wgmma&) = default;
 };
-/// Orders what the warp has written to accumulators before the products that follow (PTX ISA,
-/// "wgmma.fence"). Like the next two, all threads of a warp group execute it.
+/// Orders what the warp has written to accumulators and operands in registers before the products
+/// that follow (PTX ISA, "wgmma.fence"). Like the next two, all threads of a warp group execute it.
 struct WgmmaFence {
   friend bool operator==(const WgmmaFence&, const WgmmaFence&) = default;
 };
@@ -725,6 +735,9 @@ struct Kernel {
 
   friend bool operator==(const Kernel&, const Kernel&) = default;
 };
+
+/// The type of a product's left operand.
+DType left_type(const Kernel& kernel, const Wgmma& product);
 
 /// Shared buffers are placed in units of this many bytes, the widest access.
 inline constexpr int64_t kSharedUnit = 16;

@@ -391,7 +391,12 @@ class Parser : private KernelExpressionReader {
     expect_word("columns");
     product.columns = integer();
     expect_word("left");
-    product.left = shared_matrix();
+    if (at_id(VarTag::kPrefix)) {
+      const VarId tile = var();
+      product.left = RegisterMatrix{.tile = tile, .group = buffer_index()};
+    } else {
+      product.left = shared_matrix();
+    }
     expect_word("right");
     product.right = shared_matrix();
     return product;

@@ -265,9 +265,11 @@ class Printer {
   }
   void print(const Wgmma& s) {
     line(fmt::format("wgmma {} columns {} left {} right {}",
-                     place(s.accumulator, s.accumulator_group), s.columns, matrix(s.left),
+                     place(s.accumulator, s.accumulator_group), s.columns,
+                     std::visit([this](const auto& left) { return matrix(left); }, s.left),
                      matrix(s.right)));
   }
+  std::string matrix(const RegisterMatrix& m) const { return place(m.tile, m.group); }
   std::string matrix(const SharedMatrix& m) const {
     const std::string blocks = m.transposed ? fmt::format(" transposed {}", m.block_stride) : "";
     return fmt::format("{} swizzle {} groups {}{}", place(m.buffer, m.index), m.swizzle,

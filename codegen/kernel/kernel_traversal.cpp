@@ -130,7 +130,11 @@ void visit_exprs(S& stmt, const Visit& visit_valid) {
           visit(s.right_group);
         } else if constexpr (is_one_of<T, Wgmma>) {
           visit(s.accumulator_group);
-          visit(s.left.index);
+          if (auto* in_registers = std::get_if<RegisterMatrix>(&s.left)) {
+            visit(in_registers->group);
+          } else {
+            visit(std::get<SharedMatrix>(s.left).index);
+          }
           visit(s.right.index);
         } else if constexpr (is_one_of<T, AllReduce>) {
           visit(s.phase);

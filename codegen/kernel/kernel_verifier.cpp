@@ -307,12 +307,19 @@ class StatementVerifier : private ScopeVerifier {
   void check(const Wgmma& s, Uniformity control) {
     check_in_warp_group(control, "product of a warp group");
     write(s.accumulator);
+    const auto* in_registers = std::get_if<RegisterMatrix>(&s.left);
+    if (in_registers != nullptr) use(in_registers->tile);
     const auto problems = problems_of(kernel_, s);
     for (const std::string& problem : problems) report("{}", problem);
     if (!problems.empty()) return;
     check_tile_index(s.accumulator, "group", s.accumulator_group, var(s.accumulator).groups,
                      s.groups());
-    check_matrix(s.left, Wgmma::kRows);
+    if (in_registers != nullptr) {
+      check_tile_index(in_registers->tile, "group", in_registers->group,
+                       var(in_registers->tile).groups, Mma::kLeftGroups);
+    } else {
+      check_matrix(std::get<SharedMatrix>(s.left), Wgmma::kRows);
+    }
     check_matrix(s.right, s.columns);
   }
 

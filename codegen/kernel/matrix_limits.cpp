@@ -126,7 +126,7 @@ class ProductProblems {
       return std::move(problems_);
     }
     const Var& accumulator = kernel_.vars[product_.accumulator];
-    const DType left = kernel_.buffers[product_.left.buffer].type;
+    const DType left = left_type(kernel_, product_);
     const DType right = kernel_.buffers[product_.right.buffer].type;
     const auto needed = mma_accumulator(left, right);
     if (accumulator.lanes != Mma::kAccumulatorLanes) {
@@ -139,7 +139,11 @@ class ProductProblems {
       report("{} ({}) is {}; products of {} and {} are {}", product_.accumulator, accumulator.name,
              accumulator.type, left, right, *needed);
     }
-    check(product_.left, Wgmma::kRows);
+    std::visit(overloaded{
+                   [&](const SharedMatrix& matrix) { check(matrix, Wgmma::kRows); },
+                   [&](const RegisterMatrix& matrix) { check(matrix); },
+               },
+               product_.left);
     check(product_.right, product_.columns);
     return std::move(problems_);
   }
@@ -148,6 +152,14 @@ class ProductProblems {
   template <class... Args>
   void report(fmt::format_string<Args...> format, Args&&... args) {
     problems_.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  void check(const RegisterMatrix& matrix) {
+    const Var& tile = kernel_.vars[matrix.tile];
+    const int64_t bytes = tile.lanes * bytes_of(tile.type);
+    if (bytes == kFragmentBytes) return;
+    report("{} ({}) has {} bytes in a group; a lane has {} of a matrix", matrix.tile, tile.name,
+           bytes, kFragmentBytes);
   }
 
   void check(const SharedMatrix& matrix, int64_t own) {

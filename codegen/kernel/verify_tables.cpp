@@ -304,7 +304,11 @@ class TableVerifier {
                    },
                    [&](const Wgmma& s) {
                      check_var(s.accumulator);
-                     check_buffer(s.left.buffer);
+                     std::visit(overloaded{
+                                    [&](const SharedMatrix& m) { check_buffer(m.buffer); },
+                                    [&](const RegisterMatrix& m) { check_var(m.tile); },
+                                },
+                                s.left);
                      check_buffer(s.right.buffer);
                    },
                    [](const WgmmaFence&) {},

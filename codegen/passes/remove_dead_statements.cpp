@@ -107,6 +107,8 @@ class Liveness {
     } else if (const auto* mma = std::get_if<kir::Mma>(&stmt)) {
       read(mma->left);
       read(mma->right);
+    } else if (const auto* product = std::get_if<kir::Wgmma>(&stmt)) {
+      if (const auto* left = std::get_if<kir::RegisterMatrix>(&product->left)) read(left->tile);
     } else if (const auto* loop = std::get_if<kir::For>(&stmt)) {
       read(loop->index);
     } else if (const auto* reduce = std::get_if<kir::AllReduce>(&stmt)) {

@@ -96,7 +96,7 @@ void BlockExecutor::start_cluster() {
     warp.groups.fill(0);
     warp.products.clear();
     warp.product_groups = 0;
-    warp.unfenced.assign(static_cast<size_t>(program_.accumulators), 0);
+    warp.unfenced.assign(static_cast<size_t>(program_.product_elements), 0);
     warp.group_work = 0;
     warp.position = 0;
     warp.mask = kAllLanes;
@@ -305,9 +305,9 @@ void BlockExecutor::advance(Warp* warp, int64_t steps) {
         join_group(warp, instruction);
         finish_products(warp, instruction.width);
         break;
-      case Opcode::kReadAccumulator:
-      case Opcode::kWriteAccumulator:
-        touch_accumulator(warp, instruction);
+      case Opcode::kReadOfProduct:
+      case Opcode::kWriteOfProduct:
+        touch_product(warp, instruction);
         break;
       case Opcode::kEnd:
         warp->state = State::kFinished;

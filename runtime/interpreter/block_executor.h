@@ -80,12 +80,20 @@ class BlockExecutor {
     std::vector<std::byte> box{};     ///< If not empty, what arrives.
     std::array<std::byte, 16> value{};
   };
+  /// Elements of products (Program::product_elements).
+  struct ElementRange {
+    int32_t first = 0;
+    int32_t count = 0;
+    [[nodiscard]] bool meets(const ElementRange& other) const {
+      return first < other.first + other.count && other.first < first + count;
+    }
+    friend bool operator==(const ElementRange&, const ElementRange&) = default;
+  };
   /// A product of a warp group that its warp has not awaited.
   struct PendingProduct {
-    int64_t group = 0;  ///< Number of its group among the warp's, from 1; 0 until committed.
-    int32_t first = 0;  ///< Of its accumulator elements.
-    int32_t count = 0;
-    uint32_t reads = 0;  ///< What SharedMemory knows it by.
+    int64_t group = 0;        ///< Number of its group among the warp's, from 1; 0 until committed.
+    ElementRange sums, left;  ///< What it has in registers.
+    uint32_t reads = 0;       ///< What SharedMemory knows it by.
   };
   struct Warp {
     size_t rank = 0;           ///< Of its block in the cluster.
@@ -98,7 +106,7 @@ class BlockExecutor {
     std::array<int64_t, kLanes> groups{};  ///< Groups of copies that each lane has committed.
     std::vector<PendingProduct> products;
     int64_t product_groups = 0;     ///< That it has committed.
-    std::vector<uint8_t> unfenced;  ///< By accumulator element: written since the last fence.
+    std::vector<uint8_t> unfenced;  ///< By element of products: written since the last fence.
     uint64_t group_work = 0;        ///< A hash of what the warp group has to do alike.
     uint32_t position = 0;          ///< Of the next instruction.
     uint32_t mask = kAllLanes;
@@ -140,13 +148,17 @@ class BlockExecutor {
   std::vector<std::byte> read_matrix(const Warp& warp, const Instruction& instruction,
                                      const kir::SharedMatrix& matrix, const std::byte* index,
                                      std::array<int64_t, 2> first_and_count, uint32_t reads);
+  /// Reports registers of a product that have been written since the last fence.
+  void check_fenced(const Warp& warp, const Instruction& instruction, const ElementRange& range,
+                    kir::VarId tile);
   /// Notes what all warps of a warp group have to execute, with all their lanes.
   void join_group(Warp* warp, const Instruction& instruction);
   void commit_products(Warp* warp);
   void finish_products(Warp* warp, int64_t pending);
-  void touch_accumulator(Warp* warp, const Instruction& instruction);
-  /// With an accumulator, of a product that starts there while one of another shape goes on.
-  void report_pending(const Warp& warp, const Instruction& instruction, kir::VarId accumulator);
+  void touch_product(Warp* warp, const Instruction& instruction);
+  /// Reports registers of a product that goes on. `in_product`: another product has some of
+  /// its sums.
+  void report_pending(const Warp& warp, const Instruction& instruction, bool in_product);
   void check_products(const Warp& warp);
   void check_written(Warp* warp, const Instruction& instruction);
   void arrive(Warp* warp, const Instruction& instruction);

@@ -94,37 +94,36 @@ void BlockExecutor::start_product(Warp* warp, const Instruction& instruction) {
   constexpr int64_t kOwnRows = kir::Wgmma::kRows / 4;
   const auto& stmt = std::get<kir::Wgmma>(kernel_.stmts[instruction.stmt].kind);
   join_group(warp, instruction);
-  const auto first = warp->unfenced.begin() + instruction.c;
-  if (std::find(first, first + instruction.width, 1) != first + instruction.width) {
-    log_->add({.kind = FindingKind::kProductUnfenced,
-               .stmt = instruction.stmt,
-               .block = block_of(*warp),
-               .thread = warp->first_thread},
-              [&] {
-                return fmt::format(
-                    "thread {} of block {} has written {}, and no fence follows "
-                    "before the product",
-                    warp->first_thread, block_of(*warp), kernel_.vars[stmt.accumulator].name);
-              });
+  const ElementRange sums{.first = instruction.c, .count = instruction.width};
+  const auto* in_registers = std::get_if<kir::RegisterMatrix>(&stmt.left);
+  ElementRange operand;
+  check_fenced(*warp, instruction, sums, stmt.accumulator);
+  if (in_registers != nullptr) {
+    const int64_t lanes = kernel_.vars[in_registers->tile].lanes;
+    operand = {.first = instruction.d,
+               .count = static_cast<int32_t>(kir::Mma::kLeftGroups * lanes)};
+    check_fenced(*warp, instruction, operand, in_registers->tile);
   }
   for (const PendingProduct& other : warp->products) {
-    const bool is_apart = other.first + other.count <= instruction.c ||
-                          instruction.c + instruction.width <= other.first;
-    const bool is_same = other.first == instruction.c && other.count == instruction.width;
-    if (!is_apart && !is_same) report_pending(*warp, instruction, stmt.accumulator);
+    // No tile is both: accumulators have groups of another size.
+    if (sums.meets(other.sums) && sums != other.sums) report_pending(*warp, instruction, true);
   }
   SharedMemory& shared = shared_[warp->rank];
   const uint32_t reads = shared.start_product(warp->first_actor);
-  warp->products.push_back({.first = instruction.c, .count = instruction.width, .reads = reads});
+  warp->products.push_back({.sums = sums, .left = operand, .reads = reads});
 
   const int64_t row = warp->first_thread % kir::kWarpGroup / kLanes * kOwnRows;
-  const auto left_size = static_cast<size_t>(bytes_of(kernel_.buffers[stmt.left.buffer].type));
   const auto right_size = static_cast<size_t>(bytes_of(kernel_.buffers[stmt.right.buffer].type));
-  const std::vector<std::byte> rows =
-      read_matrix(*warp, instruction, stmt.left, warp->at(instruction.a), {row, kOwnRows}, reads);
   const std::vector<std::byte> columns = read_matrix(
       *warp, instruction, stmt.right, warp->at(instruction.b), {0, stmt.columns}, reads);
-  const std::vector<std::byte> left = fragment_of(rows.data(), kOwnRows, left_size);
+  std::vector<std::byte> shared_left;
+  if (const auto* matrix = std::get_if<kir::SharedMatrix>(&stmt.left)) {
+    const std::vector<std::byte> rows =
+        read_matrix(*warp, instruction, *matrix, warp->at(instruction.a), {row, kOwnRows}, reads);
+    const DType type = kernel_.buffers[matrix->buffer].type;
+    shared_left = fragment_of(rows.data(), kOwnRows, static_cast<size_t>(bytes_of(type)));
+  }
+  const std::byte* left = in_registers != nullptr ? warp->at(instruction.a) : shared_left.data();
   const size_t register_bytes = kLanes * size_t{instruction.element_bytes};
   std::array<std::byte, kLanes * kir::Mma::kAccumulatorGroups * kir::Mma::kAccumulatorLanes * 4>
       sum;
@@ -133,7 +132,7 @@ void BlockExecutor::start_product(Warp* warp, const Instruction& instruction) {
         fragment_of(columns.data() + column * kir::Wgmma::kDepthBytes, 8, right_size);
     std::byte* accumulator = warp->at(instruction.result) + column / 8 * sum.size();
     std::memcpy(sum.data(), accumulator, sum.size());
-    instruction.function(sum.data(), left.data(), right.data(), nullptr);
+    instruction.function(sum.data(), left, right.data(), nullptr);
     for (size_t at = 0; at < sum.size(); at += register_bytes)
       copy_active(accumulator + at, sum.data() + at, warp->mask, instruction.element_bytes);
   }
@@ -166,7 +165,7 @@ std::vector<std::byte> BlockExecutor::read_matrix(const Warp& warp, const Instru
               });
     return rows;
   };
-  const int64_t own = &matrix == &stmt.left ? kir::Wgmma::kRows : stmt.columns;
+  const int64_t own = &matrix == &stmt.right ? stmt.columns : kir::Wgmma::kRows;
   const int64_t behind = at % (matrix.period() / size);
   if (at < 0 || at >= buffer.count ||
       at - behind + matrix.elements_spanned(own, size) > buffer.count) {
@@ -205,6 +204,21 @@ std::vector<std::byte> BlockExecutor::read_matrix(const Warp& warp, const Instru
   return rows;
 }
 
+void BlockExecutor::check_fenced(const Warp& warp, const Instruction& instruction,
+                                 const ElementRange& range, kir::VarId tile) {
+  const auto first = warp.unfenced.begin() + range.first;
+  if (std::find(first, first + range.count, 1) == first + range.count) return;
+  log_->add({.kind = FindingKind::kProductUnfenced,
+             .stmt = instruction.stmt,
+             .block = block_of(warp),
+             .thread = warp.first_thread},
+            [&] {
+              return fmt::format(
+                  "thread {} of block {} has written {}, and no fence follows before the product",
+                  warp.first_thread, block_of(warp), kernel_.vars[tile].name);
+            });
+}
+
 void BlockExecutor::join_group(Warp* warp, const Instruction& instruction) {
   check_converged(FindingKind::kDivergentMatrix, *warp, instruction);
   warp->group_work = warp->group_work * 31 + instruction.stmt.index + 1;
@@ -225,29 +239,28 @@ void BlockExecutor::finish_products(Warp* warp, int64_t pending) {
   });
 }
 
-void BlockExecutor::touch_accumulator(Warp* warp, const Instruction& instruction) {
-  const int32_t number = instruction.a;
-  if (instruction.opcode == Opcode::kWriteAccumulator)
-    warp->unfenced[static_cast<size_t>(number)] = 1;
+void BlockExecutor::touch_product(Warp* warp, const Instruction& instruction) {
+  const ElementRange element{.first = instruction.a, .count = 1};
+  if (instruction.opcode == Opcode::kWriteOfProduct)
+    warp->unfenced[static_cast<size_t>(element.first)] = 1;
   const bool is_pending = std::ranges::any_of(warp->products, [&](const PendingProduct& product) {
-    return number >= product.first && number < product.first + product.count;
+    return element.meets(product.sums) || element.meets(product.left);
   });
-  if (is_pending) report_pending(*warp, instruction, {});
+  if (is_pending) report_pending(*warp, instruction, false);
 }
 
 void BlockExecutor::report_pending(const Warp& warp, const Instruction& instruction,
-                                   kir::VarId accumulator) {
-  log_->add(
-      {.kind = FindingKind::kProductPending,
-       .stmt = instruction.stmt,
-       .block = block_of(warp),
-       .thread = warp.first_thread,
-       .count = std::popcount(warp.mask)},
-      [&] {
-        return fmt::format(
-            "thread {} of block {} uses an accumulator{} of a product that it has not awaited",
-            warp.first_thread, block_of(warp), accumulator.valid() ? " for other columns" : "");
-      });
+                                   bool in_product) {
+  log_->add({.kind = FindingKind::kProductPending,
+             .stmt = instruction.stmt,
+             .block = block_of(warp),
+             .thread = warp.first_thread,
+             .count = std::popcount(warp.mask)},
+            [&] {
+              return fmt::format(
+                  "thread {} of block {} uses registers{} of a product that it has not awaited",
+                  warp.first_thread, block_of(warp), in_product ? ", for other columns," : "");
+            });
 }
 
 void BlockExecutor::check_products(const Warp& warp) {

@@ -545,25 +545,35 @@ class Compiler {
   }
 
   void statement(kir::StmtId, const kir::Wgmma& stmt) {
-    for (const kir::BufferId id : {stmt.left.buffer, stmt.right.buffer})
-      accessed(id, 1, kir::Access::kRead);
+    const auto* in_registers = std::get_if<kir::RegisterMatrix>(&stmt.left);
+    const auto* in_shared = std::get_if<kir::SharedMatrix>(&stmt.left);
+    if (in_shared != nullptr) accessed(in_shared->buffer, 1, kir::Access::kRead);
+    accessed(stmt.right.buffer, 1, kir::Access::kRead);
     if (const auto problems = problems_of(kernel_, stmt); !problems.empty())
       out_.malformed(problems.front());
     if (kernel_.threads % kir::kWarpGroup != 0)
       out_.malformed(fmt::format("products of warp groups in {} threads", kernel_.threads));
     const Fragment result = groups_of(stmt.accumulator, stmt.accumulator_group, stmt.groups());
-    for (size_t i = 0; i < result.elements; ++i) out_.require_written(result.first_element + i);
-    const int32_t left = out_.index_register(stmt.left.index);
+    Fragment left;
+    if (in_registers != nullptr) {
+      left = fragment(in_registers->tile, in_registers->group, kir::Mma::kLeftGroups);
+    } else {
+      left.offset = out_.index_register(in_shared->index);
+    }
+    for (const Fragment& read : {result, left}) {
+      for (size_t i = 0; i < read.elements; ++i) out_.require_written(read.first_element + i);
+    }
     const int32_t right = out_.index_register(stmt.right.index);
-    out_.emit({.opcode = Opcode::kWgmma,
-               .element_bytes = static_cast<uint8_t>(bytes_of(kernel_.vars[stmt.accumulator].type)),
-               .result = result.offset,
-               .a = left,
-               .b = right,
-               .c = out_.accumulator_number(result.first_element),
-               .width = static_cast<int32_t>(result.elements),
-               .function = mma_lanes(kernel_.buffers[stmt.left.buffer].type,
-                                     kernel_.buffers[stmt.right.buffer].type)});
+    out_.emit(
+        {.opcode = Opcode::kWgmma,
+         .element_bytes = static_cast<uint8_t>(bytes_of(kernel_.vars[stmt.accumulator].type)),
+         .result = result.offset,
+         .a = left.offset,
+         .b = right,
+         .c = out_.product_element(result.first_element),
+         .d = in_registers != nullptr ? out_.product_element(left.first_element) : -1,
+         .width = static_cast<int32_t>(result.elements),
+         .function = mma_lanes(left_type(kernel_, stmt), kernel_.buffers[stmt.right.buffer].type)});
   }
   void statement(kir::StmtId, const kir::WgmmaFence&) {
     out_.emit({.opcode = Opcode::kWgmmaFence});

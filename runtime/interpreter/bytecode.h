@@ -60,13 +60,14 @@ enum class Opcode : uint8_t {
   kLoadMatrix,  ///< Registers from `result` on = `width` matrices whose rows begin at buffer[a].
   kMma,         ///< Registers from `result` on += those from a on times those from b on.
   kWgmma,  ///< Registers from `result` on += the product of matrices in shared memory that begin
-           ///< at the indices a and b, both i64. It writes `width` accumulator elements from
-           ///< number c on.
+           ///< at the indices a and b, both i64. It writes `width` elements of products from number
+           ///< c on. If d is not negative, the left operand is in the registers from a on, elements
+           ///< of products from number d on.
   kWgmmaFence,
   kWgmmaCommit,
-  kWgmmaWait,         ///< Until `width` groups are left.
-  kReadAccumulator,   ///< Active lanes read accumulator element `a`.
-  kWriteAccumulator,  ///< Active lanes have written it other than by a kWgmma.
+  kWgmmaWait,       ///< Until `width` groups are left.
+  kReadOfProduct,   ///< Active lanes read element `a` of products.
+  kWriteOfProduct,  ///< Active lanes have written it other than by a kWgmma.
   kEnd,
 };
 
@@ -78,7 +79,7 @@ struct Instruction {
   bool predicated = false;    ///< kAsyncCopy: where c, a bool, is false, zeros arrive.
   bool transpose = false;     ///< kLoadMatrix.
   int32_t result = 0;
-  int32_t a = 0, b = 0, c = 0;
+  int32_t a = 0, b = 0, c = 0, d = -1;
   int32_t width = 1;
   uint32_t target = 0;
   kir::BufferId buffer{}, source_buffer{};
@@ -113,7 +114,7 @@ struct Program {
   std::vector<ParamRegister> params{};
   int32_t thread_index = kUnused, block_index = kUnused, grid_size = kUnused;
   std::vector<TrackedElement> tracked{};
-  int32_t accumulators = 0;  ///< Elements of tiles that are accumulators of a kir::Wgmma.
+  int32_t product_elements = 0;  ///< Of tiles that are accumulators or operands of a kir::Wgmma.
   /// Registers of variables come first in the file; they hold no value when a block starts.
   int32_t variable_bytes = 0;
   int32_t scratch = 0;  ///< A register for results that only some lanes take.

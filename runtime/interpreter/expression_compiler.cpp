@@ -98,16 +98,23 @@ ExpressionCompiler::ExpressionCompiler(const kir::Kernel& kernel, const ElementS
       program_.tracked.push_back({kir::VarId{i}, j / var.lanes, j % var.lanes});
     }
   }
-  accumulators_.assign(element, -1);
+  product_elements_.assign(element, -1);
   for (const kir::Stmt& stmt : kernel.stmts) {
     const auto* product = std::get_if<kir::Wgmma>(&stmt.kind);
-    if (product == nullptr || !kernel.vars.contains(product->accumulator)) continue;
-    const kir::Var& var = kernel.vars[product->accumulator];
-    const size_t first = first_element_[product->accumulator.index];
-    if (accumulators_[first] >= 0) continue;
-    for (size_t i = first; i < first + static_cast<size_t>(var.groups * var.lanes); ++i)
-      accumulators_[i] = program_.accumulators++;
+    if (product == nullptr) continue;
+    number_product_elements(product->accumulator);
+    if (const auto* left = std::get_if<kir::RegisterMatrix>(&product->left))
+      number_product_elements(left->tile);
   }
+}
+
+void ExpressionCompiler::number_product_elements(kir::VarId tile) {
+  if (!kernel_.vars.contains(tile)) return;
+  const kir::Var& var = kernel_.vars[tile];
+  const size_t first = first_element_[tile.index];
+  if (product_elements_[first] >= 0) return;
+  for (size_t i = first; i < first + static_cast<size_t>(var.groups * var.lanes); ++i)
+    product_elements_[i] = program_.product_elements++;
 }
 
 void ExpressionCompiler::begin(kir::StmtId stmt) {
@@ -408,8 +415,8 @@ Operand ExpressionCompiler::element(kir::VarId tile, kir::ExprId group, int64_t 
 
 void ExpressionCompiler::note_read(size_t element) {
   require_written(element);
-  if (accumulators_[element] >= 0)
-    emit({.opcode = Opcode::kReadAccumulator, .a = accumulators_[element]});
+  if (product_elements_[element] >= 0)
+    emit({.opcode = Opcode::kReadOfProduct, .a = product_elements_[element]});
 }
 
 void ExpressionCompiler::require_written(size_t element) {
@@ -420,8 +427,8 @@ void ExpressionCompiler::require_written(size_t element) {
 
 void ExpressionCompiler::note_written(size_t element) {
   written[element] = true;
-  if (accumulators_[element] >= 0)
-    emit({.opcode = Opcode::kWriteAccumulator, .a = accumulators_[element]});
+  if (product_elements_[element] >= 0)
+    emit({.opcode = Opcode::kWriteOfProduct, .a = product_elements_[element]});
   if (tracked_[element] >= 0) emit({.opcode = Opcode::kMarkWritten, .a = tracked_[element]});
 }
 

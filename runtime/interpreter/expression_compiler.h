@@ -68,8 +68,8 @@ class ExpressionCompiler {
   void note_written(size_t element);
   /// An element that a product of a warp group reads: the part of note_read() that concerns values.
   void require_written(size_t element);
-  /// Number of an element among those of accumulators (Program::accumulators); -1 for others.
-  [[nodiscard]] int32_t accumulator_number(size_t element) const { return accumulators_[element]; }
+  /// Number of an element among those of products (Program::product_elements); -1 for others.
+  [[nodiscard]] int32_t product_element(size_t element) const { return product_elements_[element]; }
   void note_declared(kir::VarId var);
 
   // ---- Code
@@ -104,9 +104,11 @@ class ExpressionCompiler {
   Program program_;
   kir::StmtId stmt_;
   std::vector<int32_t> first_register_;
+  void number_product_elements(kir::VarId tile);
+
   std::vector<size_t> first_element_;
-  std::vector<int32_t> tracked_;       ///< By element: its number in Program::tracked.
-  std::vector<int32_t> accumulators_;  ///< By element: its number among those of accumulators.
+  std::vector<int32_t> tracked_;           ///< By element: its number in Program::tracked.
+  std::vector<int32_t> product_elements_;  ///< By element: its number among those of products.
   std::vector<std::optional<int64_t>> index_values_;
   std::unordered_map<uint32_t, Operand> compiled_;  ///< Expressions of the current statement.
   std::map<std::pair<DType, uint64_t>, int32_t> constants_;

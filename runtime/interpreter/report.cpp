@@ -47,7 +47,7 @@ std::string_view text_of(FindingKind kind) {
     case FindingKind::kProductPending:
       return "access before the product is awaited";
     case FindingKind::kProductUnfenced:
-      return "product after writes to its accumulator without a fence";
+      return "product after writes to its registers without a fence";
     case FindingKind::kDeadlock:
       return "deadlock";
     case FindingKind::kStepLimit:
@@ -153,11 +153,18 @@ class StmtDescription {
     return fmt::format("{} += {} * {}", var(s.accumulator), var(s.left), var(s.right));
   }
   std::string operator()(const kir::Wgmma& s) const {
-    return fmt::format("{} += {}[{}] * {}[{}], {} columns", var(s.accumulator),
-                       buffer(s.left.buffer), s.left.index, buffer(s.right.buffer), s.right.index,
-                       s.columns);
+    const std::string left =
+        std::visit(overloaded{
+                       [&](const kir::SharedMatrix& m) {
+                         return fmt::format("{}[{}]", buffer(m.buffer), m.index);
+                       },
+                       [&](const kir::RegisterMatrix& m) { return var(m.tile); },
+                   },
+                   s.left);
+    return fmt::format("{} += {} * {}[{}], {} columns", var(s.accumulator), left,
+                       buffer(s.right.buffer), s.right.index, s.columns);
   }
-  std::string operator()(const kir::WgmmaFence&) const { return "fence of accumulators"; }
+  std::string operator()(const kir::WgmmaFence&) const { return "fence of products"; }
   std::string operator()(const kir::WgmmaCommit&) const { return "commit products"; }
   std::string operator()(const kir::WgmmaWait& s) const {
     return fmt::format("wait for products, {} groups pending", s.pending);

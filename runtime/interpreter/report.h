@@ -31,7 +31,7 @@ enum class FindingKind : uint8_t {
   kDivergentMatrix,        ///< The same for a load or a product of matrices.
   kProductPending,   ///< An access to an accumulator, or a write to an operand, of a product of a
                      ///< warp group that has not been awaited.
-  kProductUnfenced,  ///< Such a product, after writes to its accumulator and no WgmmaFence.
+  kProductUnfenced,  ///< Such a product, after writes to its registers and no WgmmaFence.
   kDeadlock,         ///< Warps wait for what never happens; the block is given up.
   kStepLimit,        ///< A warp ran past InterpreterOptions::max_steps; the run is given up.
 };

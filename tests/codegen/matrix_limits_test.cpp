@@ -141,6 +141,8 @@ constexpr std::string_view kProducts = R"(kernel @k threads 128 min_blocks 1 gri
   var %r0 sum : f32[64][2]
   var %r1 total : i32[64][2]
   var %r2 single : f32[128][1]
+  var %r3 part : bf16[6][2]
+  var %r4 wide : bf16[4][4]
 )";
 
 std::string product_violations(std::string_view body) {
@@ -154,12 +156,13 @@ TEST(WgmmaLimitsTest, AcceptsWhatTheHardwareHas) {
   wgmma_fence
   wgmma %r0[0] columns 256 left %b1[48] swizzle 128 groups 512 right %b1[12288] swizzle 32 groups 128
   wgmma %r0[48] columns 64 left %b1[1024] swizzle 64 groups 256 transposed 2048 right %b1[0] swizzle 128 groups 512 transposed 0
-  for %r3 i : i32 = 0 to 4 step 2 unroll {
-    wgmma %r0[%r3] columns 8 left %b2[0] swizzle 32 groups 128 right %b1[mul(%r3, 8)] swizzle 128 groups 0
+  for %r5 i : i32 = 0 to 4 step 2 unroll {
+    wgmma %r0[%r5] columns 8 left %b2[0] swizzle 32 groups 128 right %b1[mul(%r5, 8)] swizzle 128 groups 0
   }
   if lt(thread_index, 32) {
     wgmma_commit
   }
+  wgmma %r0[0] columns 256 left %r3[2] right %b1[12288] swizzle 32 groups 128
   wgmma %r1[4] columns 32 left %b4[96] swizzle 128 groups 1024 right %b4[4096] swizzle 64 groups 512
   wgmma_wait pending 7)"),
             "");
@@ -176,6 +179,12 @@ TEST(WgmmaLimitsTest, FindsMistakes) {
             "%r2 (single) has 1 lanes; an accumulator has 2"},
            {"%r1[0] columns 8" + left + "%b1[0] swizzle 128 groups 512",
             "%r1 (total) is i32; products of bf16 and bf16 are f32"},
+           {"%r0[0] columns 8 left %r3[3] right %b1[0] swizzle 128 groups 512",
+            "group of %r3 (part) spans 3 to 6, but there are 6"},
+           {"%r0[0] columns 8 left %r4[0] right %b1[0] swizzle 128 groups 512",
+            "%r4 (wide) has 8 bytes in a group; a lane has 4 of a matrix"},
+           {"%r0[0] columns 8 left %r2[0] right %b1[0] swizzle 128 groups 512",
+            "no product of matrices of f32 and bf16"},
            {"%r0[0] columns 8" + left + "%b3[0] swizzle 128 groups 512",
             "no product of matrices of bf16 and f16"},
            {"%r0[0] columns 8" + left + "%b0[0] swizzle 128 groups 512", "%b0 (x) is not shared"},

@@ -53,8 +53,9 @@ TEST(WarpGroupKernelTest, PipelinesCompileWithoutLocalMemory) {
     expect_compiled(*compiler, source_of(warp_group_kernel(shape), {1, 4, 256}));
 }
 
-/// Operands of 64 x K and K x columns.
-std::string one_product(DType left, DType right, int64_t columns, bool transposed) {
+/// Operands of 64 x K and K x columns, the left one in shared memory or in registers.
+std::string one_product(DType left, DType right, int64_t columns, bool transposed,
+                        bool in_registers = false) {
   const DType sum = kir::mma_accumulator(left, right).value();
   const int64_t size = bytes_of(left);
   const std::string blocks =
@@ -73,8 +74,10 @@ std::string one_product(DType left, DType right, int64_t columns, bool transpose
   }}
   proxy_fence
   barrier
+  var %r4 a_part : {left}[4][{lanes}]
+  load_matrix %r4[0] = %b1[mul(thread_index, {chunk})] matrices 4
   wgmma_fence
-  wgmma %r0[0] columns {columns} left %b1[0] swizzle 64 groups {left_groups} right %b2[0] swizzle 32 groups {right_groups}{blocks}
+  wgmma %r0[0] columns {columns} left {left_operand} right %b2[0] swizzle 32 groups {right_groups}{blocks}
   wgmma_commit
   wgmma_wait pending 0
   for %r3 g : i32 = 0 to {groups} step 1 unroll {{
@@ -84,7 +87,10 @@ std::string one_product(DType left, DType right, int64_t columns, bool transpose
 )",
       fmt::arg("sum", sum), fmt::arg("left", left), fmt::arg("right", right),
       fmt::arg("groups", columns / 4), fmt::arg("columns", columns),
-      fmt::arg("zero", sum == DType::kF32 ? "0x0p+0" : "0"), fmt::arg("left_groups", 512 / size),
+      fmt::arg("zero", sum == DType::kF32 ? "0x0p+0" : "0"), fmt::arg("lanes", 4 / size),
+      fmt::arg("chunk", 16 / size),
+      fmt::arg("left_operand",
+               in_registers ? "%r4[0]" : fmt::format("%b1[0] swizzle 64 groups {}", 512 / size)),
       fmt::arg("right_groups", 256 / size), fmt::arg("blocks", blocks));
 }
 
@@ -107,6 +113,11 @@ TEST(WarpGroupKernelTest, EveryProductCompiles) {
     expect_compiled(*compiler, source_of(one_product(kBF16, kBF16, columns, false), {1}));
   for (const int64_t columns : {16, 192})
     expect_compiled(*compiler, source_of(one_product(kF16, kF16, columns, true), {1}));
+  for (const DType type : {kBF16, kF16, kF32, kF8E4M3, kF8E5M2, kI8, kU8}) {
+    for (const int64_t columns : kir::Wgmma::kColumns)
+      expect_compiled(*compiler, source_of(one_product(type, type, columns, false, true), {1}));
+  }
+  expect_compiled(*compiler, source_of(one_product(kF16, kF16, 96, true, true), {1}));
 }
 
 /// Every number of axes.

@@ -21,6 +21,7 @@ namespace sinter::warp_group_test {
 
 using testing::AllOf;
 using testing::AnyOf;
+using testing::Contains;
 using testing::Each;
 using testing::IsEmpty;
 using testing::Not;
@@ -142,6 +143,32 @@ std::string one_product(const Layout& left, const Layout& right,
       fmt::arg("a", left.text("%b3")), fmt::arg("b", right.text("%b4")));
 }
 
+/// The same with the left operand in registers, from groups 1 on, loaded from its rows in order.
+/// `before` and `after` stand around the product.
+std::string one_product_in_registers(DType left, const Layout& right,
+                                     std::string_view before = "wgmma_fence",
+                                     std::string_view after = "") {
+  const int64_t lanes = 4 / bytes_of(left);
+  std::string text = one_product({left, false, 128, 64}, right);
+  const auto replace = [&](std::string_view from, std::string_view to, std::string_view with) {
+    const size_t begin = text.find(from);
+    const size_t end = text.find(to, begin);
+    EXPECT_NE(end, std::string::npos);
+    text.replace(begin, end - begin, with);
+  };
+  replace("wgmma_fence", "wgmma %r0",
+          fmt::format(R"(var %r10 left : {0}[6][{1}]
+  for %r11 i : i32 = 0 to 4 step 1 unroll {{
+    %r10[add(1, %r11), 0] = load %b0[add(mul(add(mul(div(thread_index, 32), 16), add(div(rem(thread_index, 32), 4), mul(rem(%r11, 2), 8))), {2}), mul(add(rem(thread_index, 4), mul(div(%r11, 2), 4)), {1}))] width {1}
+  }}
+  {3}
+  )",
+                      left, lanes, 32 / bytes_of(left), before));
+  replace(" left %b3", " right", " left %r10[1]");
+  replace("wgmma_commit", "wgmma_wait", fmt::format("wgmma_commit\n  {}\n  ", after));
+  return text;
+}
+
 std::vector<uint64_t> random_elements(const Layout& layout, std::mt19937* random) {
   std::vector<uint64_t> elements;
   std::uniform_real_distribution<double> uniform(-4.0, 4.0);
@@ -174,9 +201,9 @@ double read_value(DType type, uint64_t bits) {
   return decode(type, type == DType::kF32 ? bits & ~uint64_t{0x1fff} : bits);
 }
 
-void expect_product(const Layout& left, const Layout& right) {
-  SCOPED_TRACE(fmt::format("{}, {} columns, swizzles {} and {}", left.type, right.own, left.swizzle,
-                           right.swizzle));
+void expect_product(const Layout& left, const Layout& right, bool in_registers = false) {
+  SCOPED_TRACE(fmt::format("{}, {} columns, swizzles {} and {}{}", left.type, right.own,
+                           left.swizzle, right.swizzle, in_registers ? ", in registers" : ""));
   std::mt19937 random(5);
   const std::vector<uint64_t> a = random_elements(left, &random);
   const std::vector<uint64_t> b = random_elements(right, &random);
@@ -188,9 +215,17 @@ void expect_product(const Layout& left, const Layout& right) {
     c[i] = is_integer ? static_cast<int32_t>(random()) : std::bit_cast<int32_t>(value);
   }
   std::vector<int32_t> found = c;
-  const kir::Kernel kernel = lowered(one_product(left, right));
+  const kir::Kernel kernel =
+      lowered(in_registers ? one_product_in_registers(left.type, right) : one_product(left, right));
+  std::vector<std::byte> image = left.image(a);
+  if (in_registers) {
+    for (size_t i = 0; i < a.size(); ++i) {
+      std::memcpy(image.data() + i * static_cast<size_t>(left.size()), &a[i],
+                  static_cast<size_t>(left.size()));
+    }
+  }
   const InterpreterReport report =
-      run(kernel, left.image(a), right.image(b), std::as_writable_bytes(std::span(found)), {1});
+      run(kernel, image, right.image(b), std::as_writable_bytes(std::span(found)), {1});
   ASSERT_TRUE(report.clean()) << report.text(kernel);
   const int64_t depth = left.depth();
   for (int64_t row = 0; row < 64; ++row) {
@@ -241,6 +276,50 @@ TEST(WgmmaTest, MultipliesEveryTypeAndWidth) {
     expect_product({kBF16, false, 32, 64}, {kBF16, false, 128, columns});
   for (const int64_t columns : {64, 128, 256})
     expect_product({kBF16, true, 64, 64}, {kBF16, true, 128, columns});
+}
+
+TEST(WgmmaTest, MultipliesRegistersOfEveryType) {
+  using enum DType;
+  for (const auto& [left, right] : std::vector<std::pair<DType, DType>>{{kBF16, kBF16},
+                                                                        {kF16, kF16},
+                                                                        {kF32, kF32},
+                                                                        {kF8E4M3, kF8E5M2},
+                                                                        {kF8E5M2, kF8E5M2},
+                                                                        {kI8, kU8},
+                                                                        {kU8, kI8}}) {
+    for (const int64_t columns : {8, 96}) {
+      for (const bool transposed : {false, true}) {
+        if (transposed && (bytes_of(right) != 2 || columns % 32 != 0)) continue;
+        expect_product({left, false, 128, 64}, {right, transposed, 64, columns}, true);
+      }
+    }
+  }
+}
+
+TEST(WgmmaTest, MistakesWithRegistersAreFound) {
+  const Layout left{DType::kF32, false, 128, 64};
+  const Layout right{DType::kF32, false, 128, 16};
+  const auto report_of = [&](std::string_view before, std::string_view after) {
+    const kir::Kernel kernel = lowered(one_product_in_registers(DType::kF32, right, before, after));
+    std::vector<float> c(64 * 16);
+    return run(kernel, std::vector<std::byte>(static_cast<size_t>(left.bytes())),
+               std::vector<std::byte>(static_cast<size_t>(right.bytes())),
+               std::as_writable_bytes(std::span(c)), {1});
+  };
+  using enum FindingKind;
+  EXPECT_THAT(kinds_of(report_of("wgmma_fence", "")), IsEmpty());
+  EXPECT_THAT(kinds_of(report_of("", "")), testing::ElementsAre(kProductUnfenced));
+  EXPECT_THAT(kinds_of(report_of("wgmma_fence\n%r10[4, 0] = 0x1p+0", "")),
+              testing::ElementsAre(kProductUnfenced));
+  EXPECT_THAT(kinds_of(report_of("wgmma_fence\n%r10[5, 0] = 0x1p+0", "")), IsEmpty())
+      << "of another product";
+  EXPECT_THAT(kinds_of(report_of("wgmma_fence", "%r10[1, 0] = 0x1p+0")),
+              testing::ElementsAre(kProductPending));
+  EXPECT_THAT(kinds_of(report_of("wgmma_fence",
+                                 "let %r12 early : f32 = %r10[1, 0]\n"
+                                 "store %b2[0] = %r12[0, 0] width 1")),
+              Contains(kProductPending));
+  EXPECT_THAT(kinds_of(report_of("wgmma_fence", "%r10[5, 0] = 0x1p+0")), IsEmpty());
 }
 
 TEST(WgmmaTest, ReadsStoresThatAreFenced) {
