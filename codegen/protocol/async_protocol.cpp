@@ -55,6 +55,7 @@ std::optional<std::string> malformation(const AsyncProtocol& protocol) {
   check("the number of rows of an item", protocol.item_rows, 1, kMaxItemRows);
   check("the number of arrivals at full", protocol.full_arrivals, 1, kMbarrierLimit);
   check("the number of arrivals at empty", protocol.empty_arrivals, 1, kMbarrierLimit);
+  check("the number of arrivals at split", protocol.split_arrivals, 0, kMbarrierLimit);
   check("the number of roles that take turns", protocol.turns, 0, kMaxWarps);
   check("the number of items of a turn", protocol.turn_items, 1, kMaxProvedItems);
   check("the number of arrivals that pass a turn on", protocol.turn_arrivals, 1, kMbarrierLimit);
@@ -72,6 +73,8 @@ std::optional<std::string> malformation(const AsyncProtocol& protocol) {
       for (const ProtocolAction& action : *actions) {
         if (!wrong && action.barrier == PipelineBarrier::kTurn && protocol.turns == 0)
           wrong = fmt::format("{} waits for a turn, and there are none", role.name);
+        if (!wrong && action.barrier == PipelineBarrier::kSplit && protocol.split_arrivals == 0)
+          wrong = fmt::format("{} waits for items that nobody rewrites", role.name);
         check("an item offset of " + role.name, action.item_offset, -kMaxProvedItems,
               kMaxProvedItems);
         check("a row of an item of " + role.name, action.row, 0, protocol.item_rows - 1);
@@ -160,13 +163,23 @@ AsyncProtocol pipeline_protocol(int64_t stages, int groups, int warps_per_group,
 }
 
 AsyncProtocol product_protocol(int64_t stages, int warps, const std::vector<int64_t>& copies,
-                               int64_t held) {
+                               int64_t held, int splitting) {
   using enum ProtocolVerb;
-  AsyncProtocol out{.stages = stages, .empty_arrivals = warps};
+  AsyncProtocol out{.stages = stages, .empty_arrivals = warps, .split_arrivals = splitting};
   out.roles.push_back({.name = "producer", .actions = producer_actions(copies, 1)});
+  if (splitting > 0) {
+    out.roles.push_back({.name = "splitting",
+                         .warps = splitting,
+                         .actions = {kWaitForItem,
+                                     {.verb = kRewrite},
+                                     {.verb = kArrive, .barrier = PipelineBarrier::kSplit}}});
+  }
   ProtocolRole consumers{.name = "consumers", .warps = warps, .drain = held};
   // A product reads from its start until it is waited for.
-  consumers.actions = {kWaitForItem, {.verb = kRead}};
+  consumers.actions = {kWaitForItem};
+  if (splitting > 0)
+    consumers.actions.push_back({.verb = kWait, .barrier = PipelineBarrier::kSplit});
+  consumers.actions.push_back({.verb = kRead});
   if (held > 0) consumers.actions.push_back({.verb = kRead, .item_offset = -held});
   ProtocolAction release = kReleaseItem;
   release.item_offset = -held;

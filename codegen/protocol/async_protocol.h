@@ -15,9 +15,10 @@ namespace sinter {
 //
 // Item k of n uses pipeline stage k % stages. Each pipeline stage has two mbarriers. `full`
 // completes a phase when an item has arrived in the stage, and `empty` when the item's readers have
-// released it. So phase k / stages of both belongs to item k. Roles run concurrently, each warp of
-// a role on its own. A warp takes the items first, first + step, ... below n, which is known at
-// launch only. For every item a warp executes the role's actions in order.
+// released it. Where warps rewrite items before others read them, a third one, `split`, completes a
+// phase when they have. So phase k / stages of each belongs to item k. Roles run concurrently, each
+// warp of a role on its own. A warp takes the items first, first + step, ... below n, which is
+// known at launch only. For every item a warp executes the role's actions in order.
 //
 // Roles may take turns: each takes `turn_items` items in a row, then the next role does. An
 // mbarrier for each of them passes the turn: turn t waits for phase t / turns of the barrier of its
@@ -31,6 +32,7 @@ namespace sinter {
 enum class PipelineBarrier : uint8_t {
   kFull,
   kEmpty,
+  kSplit,
   kTurn,  ///< A wait is for the item's turn, an arrival passes the turn on.
 };
 
@@ -38,15 +40,16 @@ enum class PipelineBarrier : uint8_t {
 enum class TurnPlace : uint8_t { kAnywhere, kFirst, kAfterFirst, kLast };
 
 enum class ProtocolVerb : uint8_t {
-  kWait,  ///< Waits on a barrier of the item's pipeline stage: `full` for the item, `empty` for the
-          ///< item that used the stage before.
-  kArrive,  ///< Arrives once at a barrier of the item's pipeline stage.
-  kExpect,  ///< Arrives once at `full` and makes its phase wait for `bytes` of copies.
-  kCopy,    ///< Starts an asynchronous copy of `bytes` into the pipeline stage; it completes at
-            ///< `full`.
-  kWrite,   ///< Stores a part of the item into the pipeline stage.
-  kRead,    ///< Reads the pipeline stage.
-  kSync,    ///< Synchronises the warps of the role (a named barrier).
+  kWait,     ///< Waits on a barrier of the item's pipeline stage: `full` or `split` for the item,
+             ///< `empty` for the item that used the stage before.
+  kArrive,   ///< Arrives once at a barrier of the item's pipeline stage.
+  kExpect,   ///< Arrives once at `full` and makes its phase wait for `bytes` of copies.
+  kCopy,     ///< Starts an asynchronous copy of `bytes` into the pipeline stage; it completes at
+             ///< `full`.
+  kWrite,    ///< Stores a part of the item into the pipeline stage.
+  kRewrite,  ///< Reads a part of the item and stores another one in its place.
+  kRead,     ///< Reads the pipeline stage.
+  kSync,     ///< Synchronises the warps of the role (a named barrier).
 };
 
 struct ProtocolAction {
@@ -88,6 +91,7 @@ struct AsyncProtocol {
   int64_t item_rows = 1;       ///< Rows of an item.
   int64_t full_arrivals = 1;   ///< Per phase, besides the announced bytes.
   int64_t empty_arrivals = 1;  ///< Per phase.
+  int64_t split_arrivals = 0;  ///< Per phase; 0: nobody rewrites items.
   int64_t turns = 0;           ///< Mbarriers that pass turns on; 0: no role takes turns.
   int64_t turn_items = 1;      ///< Items of a turn.
   int64_t turn_arrivals = 1;   ///< Per phase.
@@ -123,8 +127,11 @@ AsyncProtocol pipeline_protocol(int64_t stages, int groups, int warps_per_group,
 /// One producer and warps that all read every item: products of warp groups, which go on while
 /// those of `held` further items are started. A warp waits for the copies of an item and starts to
 /// read it; it releases the item that many items later, and the last ones at the end.
+///
+/// With `splitting` warps, those rewrite each item that has arrived: each its part, then it arrives
+/// at `split`. The others wait for the item and for that.
 AsyncProtocol product_protocol(int64_t stages, int warps, const std::vector<int64_t>& copies,
-                               int64_t held);
+                               int64_t held, int splitting = 0);
 
 /// One producer, and `turns` groups of warps that multiply the items of their own tiles, turn_items
 /// each, in turns. A warp holds an item until the next product of its turn is started, and passes
@@ -149,7 +156,7 @@ enum class ProtocolFaultKind : uint8_t {
   kOverwrite,        ///< A stage is filled before all readers of its last item have read it.
   kUnfilledRead,     ///< A stage is read before any of the item has arrived, or for a row that the
                      ///< item does not have.
-  kHalfFilledRead,   ///< A stage is read before all of the item has arrived.
+  kHalfFilledRead,   ///< A stage is read before all of the item has arrived, or is rewritten.
   kArrivalOverflow,  ///< An arrival or bytes count towards a phase other than the item's, or a
                      ///< surplus arrival comes while the phase waits for bytes.
   kWrongParity,      ///< A wait passes for a phase other than its own, or misses its own.

@@ -14,7 +14,7 @@ namespace {
 
 using Row = VectorClocks::Row;
 
-/// True for actions that bring a part of an item into its pipeline stage.
+/// True for actions that bring a part of an item into its pipeline stage, the first time.
 bool fills(ProtocolVerb verb) {
   return verb == ProtocolVerb::kCopy || verb == ProtocolVerb::kWrite;
 }
@@ -86,7 +86,9 @@ class ProtocolRun {
   }
   [[nodiscard]] Slot& slot_of(int64_t item) { return slots_[slot_number(item)]; }
   [[nodiscard]] Barrier& barrier_of(PipelineBarrier barrier, int64_t item) {
-    return (barrier == PipelineBarrier::kFull ? full_ : empty_)[slot_number(item)];
+    return (barrier == PipelineBarrier::kFull    ? full_
+            : barrier == PipelineBarrier::kSplit ? split_
+                                                 : empty_)[slot_number(item)];
   }
   /// What a warp waits for, or arrives at.
   struct Phase {
@@ -158,9 +160,9 @@ class ProtocolRun {
   int64_t rows_, items_;
   bool explain_;
   size_t copies_per_slot_ = 0;
-  std::vector<int64_t> copies_, reads_;  ///< Of each item, summed over all warps.
+  std::vector<int64_t> copies_, rewrites_, reads_;  ///< Of each item, summed over all warps.
   std::vector<Warp> warps_;
-  std::vector<Barrier> full_, empty_, turn_;
+  std::vector<Barrier> full_, empty_, split_, turn_;
   std::vector<Slot> slots_;
   std::deque<Flight> flights_;
   std::vector<uint32_t> counts_;  ///< Steps of each process.
@@ -175,6 +177,7 @@ ProtocolRun::ProtocolRun(const AsyncProtocol& protocol, int64_t rows, bool expla
       items_((rows + protocol.item_rows - 1) / protocol.item_rows),
       explain_(explain) {
   copies_.resize(static_cast<size_t>(items_));
+  rewrites_.resize(static_cast<size_t>(items_));
   reads_.resize(static_cast<size_t>(items_));
   for (size_t role = 0; role < protocol.roles.size(); ++role) {
     for (int number = 0; number < protocol.roles[role].warps; ++number) {
@@ -183,11 +186,14 @@ ProtocolRun::ProtocolRun(const AsyncProtocol& protocol, int64_t rows, bool expla
       for (; const ProtocolAction* action = next(warp); ++warp.action) {
         const auto item = static_cast<size_t>(warp.item + action->item_offset);
         copies_[item] += int64_t{fills(action->verb)};
-        if (action->verb == ProtocolVerb::kRead) ++reads_[item];
+        rewrites_[item] += int64_t{action->verb == ProtocolVerb::kRewrite};
+        reads_[item] += int64_t{action->verb == ProtocolVerb::kRead};
       }
     }
   }
-  if (items_ > 0) copies_per_slot_ = static_cast<size_t>(std::ranges::max(copies_));
+  if (items_ > 0) {
+    copies_per_slot_ = static_cast<size_t>(std::ranges::max(copies_) + std::ranges::max(rewrites_));
+  }
   counts_.resize(warps_.size() + static_cast<size_t>(protocol.stages) * copies_per_slot_);
   clocks_ = VectorClocks(counts_.size());
   for (Warp& warp : warps_) warp.clock = clocks_.add();
@@ -201,6 +207,7 @@ ProtocolRun::ProtocolRun(const AsyncProtocol& protocol, int64_t rows, bool expla
     };
     full_.push_back(barrier("full", protocol.full_arrivals));
     empty_.push_back(barrier("empty", protocol.empty_arrivals));
+    if (protocol.split_arrivals > 0) split_.push_back(barrier("split", protocol.split_arrivals));
     slots_.push_back({.read = clocks_.add(), .previous = clocks_.add()});
   }
   for (int64_t turn = 0; turn < protocol.turns; ++turn) {
@@ -271,7 +278,9 @@ std::string ProtocolRun::what(const Warp& warp, const ProtocolAction& action) co
     return action.verb == ProtocolVerb::kWait ? fmt::format("waits for turn {}", turn)
                                               : fmt::format("passes the turn to turn {}", turn + 1);
   }
-  const std::string_view barrier = action.barrier == PipelineBarrier::kFull ? "full" : "empty";
+  const std::string_view barrier = action.barrier == PipelineBarrier::kFull    ? "full"
+                                   : action.barrier == PipelineBarrier::kSplit ? "split"
+                                                                               : "empty";
   const int64_t parity = ((item / protocol_.stages) & 1) ^ int64_t { action.other_parity };
   switch (action.verb) {
     case ProtocolVerb::kWait:
@@ -286,6 +295,8 @@ std::string ProtocolRun::what(const Warp& warp, const ProtocolAction& action) co
                          row_text(action), item, slot);
     case ProtocolVerb::kWrite:
       return fmt::format("stores its part of item {} into stage {}", item, slot);
+    case ProtocolVerb::kRewrite:
+      return fmt::format("rewrites its part of item {} in stage {}", item, slot);
     case ProtocolVerb::kRead:
       return fmt::format("reads {}item {} in stage {}", row_text(action), item, slot);
     case ProtocolVerb::kSync:
@@ -451,7 +462,7 @@ bool ProtocolRun::fill(size_t index, const ProtocolAction& action, int64_t item)
         const size_t process = landing_process(item, piece);
         clocks_[slot.read][process] = counts_[process];
       }
-      left = left && slot.reads == reads_[held] && slot.landed == copies_[held] &&
+      left = left && slot.reads == reads_[held] && slot.landed == copies_[held] + rewrites_[held] &&
              clocks_.covers(warp.clock, slot.read);
     }
     if (!left) {
@@ -484,10 +495,13 @@ bool ProtocolRun::fill(size_t index, const ProtocolAction& action, int64_t item)
 bool ProtocolRun::read(size_t index, const ProtocolAction& action, int64_t item) {
   Warp& warp = warps_[index];
   Slot& slot = slot_of(item);
-  const int64_t copies = copies_[static_cast<size_t>(item)];
+  const bool rewrites = action.verb == ProtocolVerb::kRewrite;
+  const auto of_item = static_cast<size_t>(item);
+  // Warps rewrite parts of their own.
+  const int64_t parts = copies_[of_item] + (rewrites ? 0 : rewrites_[of_item]);
   int64_t seen = 0;
   if (slot.item == item) {
-    for (int64_t piece = 0; piece < slot.landed; ++piece) {
+    for (int64_t piece = 0; piece < std::min(slot.landed, parts); ++piece) {
       const size_t process = landing_process(item, piece);
       seen += int64_t{clocks_[warp.clock][process] == counts_[process]};
     }
@@ -499,15 +513,20 @@ bool ProtocolRun::read(size_t index, const ProtocolAction& action, int64_t item)
         fmt::format("item {} has {} rows, and row {} is read", item, rows_of(item), action.row),
         warp.clock, text);
   }
-  if (seen == 0 || seen < copies) {
+  if (seen == 0 || seen < parts) {
     return fail(seen == 0 ? ProtocolFaultKind::kUnfilledRead : ProtocolFaultKind::kHalfFilledRead,
                 fmt::format("{} of {} parts of item {} are in stage {} for certain when it is read",
-                            seen, copies, item, slot_number(item)),
+                            seen, parts, item, slot_number(item)),
                 warp.clock, text);
   }
   tick(index, warp.clock, text);
   clocks_.join(slot.read, warp.clock);
-  ++slot.reads;
+  if (rewrites) {
+    tick(landing_process(item, slot.started++), warp.clock, "");
+    ++slot.landed;
+  } else {
+    ++slot.reads;
+  }
   return true;
 }
 
@@ -564,6 +583,7 @@ bool ProtocolRun::step(size_t index) {
       case ProtocolVerb::kCopy:
       case ProtocolVerb::kWrite:
         return fill(index, *action, item);
+      case ProtocolVerb::kRewrite:
       case ProtocolVerb::kRead:
         return read(index, *action, item);
       case ProtocolVerb::kSync:
@@ -611,7 +631,7 @@ void ProtocolRun::check_end() {
          warps);
     return;
   }
-  for (const std::vector<Barrier>* barriers : {&full_, &empty_, &turn_}) {
+  for (const std::vector<Barrier>* barriers : {&full_, &empty_, &split_, &turn_}) {
     for (const Barrier& barrier : *barriers) {
       if (barrier.pending == barrier.arrivals && barrier.bytes == 0) continue;
       fail(ProtocolFaultKind::kLeftover,

@@ -269,6 +269,65 @@ TEST(AsyncProtocol, ProductsThatHoldFewerItemsThanStagesAreSound) {
   }
 }
 
+// Warps of their own rewrite a stage before the others multiply it.
+TEST(AsyncProtocol, SplitsAreSound) {
+  for (const int64_t stages : {2, 3, 4, 8}) {
+    for (const int64_t held : {0, 1}) {
+      for (const int splitting : {1, 3}) {
+        const auto fault = prove(product_protocol(stages, 8, {64, 4096}, held, splitting));
+        EXPECT_FALSE(fault) << stages << " " << held << " " << splitting << "\n" << fault->text();
+      }
+    }
+  }
+}
+
+// The faults are also those that the search of all interleavings finds.
+TEST(AsyncProtocol, FaultsOfSplitsAreThoseOfAllInterleavings) {
+  using Change = std::function<void(AsyncProtocol&)>;
+  const auto split = [](AsyncProtocol& p) -> auto& { return p.roles[1].actions; };
+  const auto multiply = [](AsyncProtocol& p) -> auto& { return p.roles[2].actions; };
+  const auto without = [](std::vector<ProtocolAction>& actions, PipelineBarrier barrier) {
+    std::erase_if(actions, [&](const ProtocolAction& action) {
+      return action.verb == ProtocolVerb::kWait && action.barrier == barrier;
+    });
+  };
+  const std::vector<std::pair<const char*, Change>> changes = {
+      {"sound", [](auto&) {}},
+      {"an item is split before it has arrived", [&](auto& p) { erase(split(p), kWait); }},
+      {"an item is multiplied before it is split",
+       [&](auto& p) { without(multiply(p), PipelineBarrier::kSplit); }},
+      {"the first warp's part is enough", [](auto& p) { p.split_arrivals = 1; }},
+      {"one warp says that all have split",
+       [&](auto& p) { find(split(p), kArrive).first_warp_only = true; }},
+      {"an item is passed on before it is split",
+       [&](auto& p) { std::swap(split(p)[1], split(p)[2]); }},
+      {"nobody passes items on", [&](auto& p) { erase(split(p), kArrive); }},
+      {"the wait for a split takes the other parity",
+       [&](auto& p) { multiply(p)[1].other_parity = true; }},
+      {"an item is released while its product goes on",
+       [&](auto& p) { std::swap(multiply(p)[3], multiply(p)[4]); }},
+      {"those who split release too", [&](auto& p) {
+         split(p).push_back({.verb = kArrive, .barrier = PipelineBarrier::kEmpty});
+         p.empty_arrivals += 1;
+       }}};
+  for (const auto& [name, change] : changes) {
+    SCOPED_TRACE(name);
+    AsyncProtocol protocol = product_protocol(2, 1, {64}, 1, 2);
+    change(protocol);
+    bool is_broken = false;
+    for (int64_t items = 0; items <= 5 && !is_broken; ++items)
+      is_broken = !faults_of_all_interleavings(protocol, items).empty();
+    const auto fault = prove(protocol);
+    EXPECT_EQ(fault.has_value(), is_broken) << (fault ? fault->text() : "");
+    EXPECT_EQ(is_broken, std::string_view(name) != "sound");
+  }
+  AsyncProtocol unsplit = product_protocol(2, 1, {64}, 1, 2);
+  unsplit.split_arrivals = 0;
+  const auto fault = prove(unsplit);
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->kind, ProtocolFaultKind::kMalformed);
+}
+
 // Groups of warps that take turns, of fewer items than there are stages and of more.
 TEST(AsyncProtocol, TurnsAreSound) {
   for (const int64_t stages : {2, 3, 4, 7}) {

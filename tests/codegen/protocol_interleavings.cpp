@@ -45,12 +45,12 @@ class Explorer {
     friend auto operator<=>(const Barrier&, const Barrier&) = default;
   };
   struct Slot {
-    int64_t item = -1, landed = 0, reads = 0;
+    int64_t item = -1, landed = 0, rewritten = 0, reads = 0;
     friend auto operator<=>(const Slot&, const Slot&) = default;
   };
   struct State {
     std::vector<Warp> warps;
-    std::vector<Barrier> full, empty, turn;
+    std::vector<Barrier> full, empty, split, turn;
     std::vector<Slot> slots;
     std::multiset<std::pair<int64_t, int64_t>> flights;  ///< Item and bytes.
     friend auto operator<=>(const State&, const State&) = default;
@@ -66,6 +66,7 @@ class Explorer {
         for (Warp at = warp; const ProtocolAction* action = next(at); ++at.action) {
           copies_[at.item + action->item_offset] +=
               int64_t{action->verb == kCopy || action->verb == kWrite};
+          rewrites_[at.item + action->item_offset] += int64_t{action->verb == kRewrite};
           reads_[at.item + action->item_offset] += int64_t{action->verb == kRead};
         }
         state.warps.push_back(warp);
@@ -74,6 +75,7 @@ class Explorer {
     for (Warp& warp : state.warps) next(warp);
     state.full.assign(stages, {.pending = protocol_.full_arrivals});
     state.empty.assign(stages, {.pending = protocol_.empty_arrivals});
+    state.split.assign(stages, {.pending = protocol_.split_arrivals});
     state.turn.assign(static_cast<size_t>(protocol_.turns), {.pending = protocol_.turn_arrivals});
     state.slots.resize(stages);
     return state;
@@ -141,23 +143,26 @@ class Explorer {
     const int64_t round = item / protocol_.stages;
     const auto number = static_cast<size_t>(item % protocol_.stages);
     const bool is_full = action->barrier == kFull || action->verb == kExpect;
+    const bool is_split = action->barrier == kSplit && action->verb != kExpect;
     const bool is_turn = action->barrier == kTurn && action->verb != kExpect;
     // Turn t waits at barrier t % turns; the barrier of the first turn has one phase less.
     const int64_t turn = item / protocol_.turn_items + int64_t{action->verb != kWait};
     const int64_t turn_number = is_turn ? turn % protocol_.turns : 0;
     const int64_t turn_phase = is_turn ? turn / protocol_.turns - int64_t{turn_number == 0} : 0;
-    Barrier& barrier = is_turn   ? state.turn[static_cast<size_t>(turn_number)]
-                       : is_full ? state.full[number]
-                                 : state.empty[number];
+    Barrier& barrier = is_turn    ? state.turn[static_cast<size_t>(turn_number)]
+                       : is_full  ? state.full[number]
+                       : is_split ? state.split[number]
+                                  : state.empty[number];
     const int64_t phase = is_turn ? turn_phase : round;
-    const int64_t arrivals = is_turn   ? protocol_.turn_arrivals
-                             : is_full ? protocol_.full_arrivals
-                                       : protocol_.empty_arrivals;
+    const int64_t arrivals = is_turn    ? protocol_.turn_arrivals
+                             : is_full  ? protocol_.full_arrivals
+                             : is_split ? protocol_.split_arrivals
+                                        : protocol_.empty_arrivals;
     Slot& slot = state.slots[number];
     moved = true;
     switch (action->verb) {
       case kWait: {
-        const int64_t wanted = is_turn || is_full ? phase : round - 1;
+        const int64_t wanted = is_turn || is_full || is_split ? phase : round - 1;
         const bool passes = (barrier.complete & 1) != ((phase & 1) ^ int64_t{action->other_parity});
         const bool right = barrier.complete == wanted + 1;
         if (passes != right || barrier.complete > wanted + 1) {
@@ -180,7 +185,8 @@ class Explorer {
       case kWrite:
         if (slot.item != item) {
           if (slot.item > item || (slot.item >= 0 && (slot.reads != reads_[slot.item] ||
-                                                      slot.landed != copies_[slot.item]))) {
+                                                      slot.landed != copies_[slot.item] ||
+                                                      slot.rewritten != rewrites_[slot.item]))) {
             note(Kind::kOverwrite, depth + 1);
             return false;
           }
@@ -192,16 +198,18 @@ class Explorer {
           ++slot.landed;
         }
         break;
+      case kRewrite:
       case kRead:
         if (slot.item != item || slot.landed == 0 || action->row >= rows_of(item)) {
           note(Kind::kUnfilledRead, depth + 1);
           return false;
         }
-        if (slot.landed < copies_[item]) {
+        if (slot.landed < copies_[item] ||
+            (action->verb == kRead && slot.rewritten < rewrites_[item])) {
           note(Kind::kHalfFilledRead, depth + 1);
           return false;
         }
-        ++slot.reads;
+        ++(action->verb == kRead ? slot.reads : slot.rewritten);
         break;
       case kSync:
         for (Warp& other : state.warps) {
@@ -248,6 +256,8 @@ class Explorer {
         whole = whole && full.pending == protocol_.full_arrivals && full.bytes == 0;
       for (const Barrier& empty : state.empty)
         whole = whole && empty.pending == protocol_.empty_arrivals && empty.bytes == 0;
+      for (const Barrier& split : state.split)
+        whole = whole && split.pending == protocol_.split_arrivals && split.bytes == 0;
       for (const Barrier& turn : state.turn)
         whole = whole && turn.pending == protocol_.turn_arrivals && turn.bytes == 0;
       if (!whole) note(Kind::kLeftover, depth);
@@ -258,7 +268,7 @@ class Explorer {
 
   const AsyncProtocol& protocol_;
   int64_t rows_, items_;
-  std::map<int64_t, int64_t> copies_, reads_;
+  std::map<int64_t, int64_t> copies_, rewrites_, reads_;
   std::map<Kind, size_t> faults_;
 };
 
