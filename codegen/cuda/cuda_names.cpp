@@ -11,7 +11,7 @@ namespace {
 // Sorted. Keywords of C++20 and of CUDA, built-in variables and types, and what codegen/device/
 // declares. Functions that NVRTC declares itself (exp, min, abs, ...) are listed too: a variable of
 // that name would rarely hide one from an inlined header, but would confuse a reader.
-constexpr std::array<std::string_view, 214> kReserved = {
+constexpr std::array<std::string_view, 215> kReserved = {
     // clang-format off
     "Bits", "KernelTable", "MatrixDescriptor", "Mbarrier", "Packet", "Round", "TensorMap", "Vec",
     "abs", "alignas", "alignof", "and", "and_eq", "asm", "async_commit", "async_copy", "async_wait",
@@ -23,7 +23,7 @@ constexpr std::array<std::string_view, 214> kReserved = {
     "continue", "cos", "decltype", "decrease_max_registers", "default", "delete", "device_fence",
     "do", "double", "dynamic_cast", "else", "enum", "erf", "evict_first_policy",
     "evict_last_policy", "exp", "exp2", "explicit", "export", "extern", "f16", "f8e4m3", "f8e5m2",
-    "false", "float", "floor", "for", "friend", "goto", "gridDim", "group_barrier", "hold_sums",
+    "false", "float", "floor", "for", "friend", "goto", "gridDim", "group_barrier", "hold_operands", "hold_sums",
     "i8", "if", "increase_max_registers", "inline", "int", "launch_dependents", "load_global",
     "load_global_evict_first", "load_global_evict_last", "load_matrix", "load_matrix_transposed",
     "load_packet", "load_packet_evict_first", "load_packet_evict_last", "load_packet_shared",

@@ -65,10 +65,10 @@ void FragmentProduct::add(ExprId stage) {
         right.round();
         break;
       case ContractPrecision::kTf32x3: {
-        const kir::VarId left_second = left.split();
-        const kir::VarId right_second = right.split();
-        multiply(left.registers(), right_second);
-        multiply(left_second, right.registers());
+        const auto [left_first, left_second] = left.split();
+        const auto [right_first, right_second] = right.split();
+        multiply(left_first, right_second);
+        multiply(left_second, right_first);
         break;
       }
     }

@@ -1,6 +1,11 @@
 #include "codegen/lower/group_product.h"
 
+#include <algorithm>
+
 #include "codegen/lower/fragment_product.h"
+#include "codegen/lower/operand_fragment.h"
+#include "fusion_ir/integers.h"
+#include "scheduler/analysis/cuda_units.h"
 
 namespace sinter {
 
@@ -8,22 +13,23 @@ using kir::ExprId;
 
 static_assert(program::kGroupColumns == kir::Wgmma::kColumns);
 
-kir::SharedMatrix GroupProduct::matrix(const Operand& operand, ExprId own, int64_t k) const {
-  const program::Tile& tile = scope_.tile(operand.tile);
-  // Second parts lie as the first ones do.
-  const bool transposed = is_transposed(operand.is_left ? contract_.left : contract_.right);
+kir::SharedMatrix GroupProduct::matrix(program::TileId id, ExprId copy, ExprId own,
+                                       int64_t k) const {
+  const program::Tile& tile = scope_.tile(id);
+  const bool is_left = id == contract_.left;
+  const bool transposed = is_transposed(id);
   const int64_t line = tile.line_columns();
   const int64_t block = tile.rows.extent * line;  // Lines of all rows that have the same columns.
   constexpr int64_t kGroupLines = 8;
-  kir::SharedMatrix out{.buffer = scope_.shared.at(operand.tile),
+  kir::SharedMatrix out{.buffer = scope_.shared.at(id),
                         .index = {},
                         .transposed = transposed,
                         .swizzle = line * bytes_of(tile.type),
                         .group_stride = kGroupLines * line};
-  ExprId index = builder_.mul(operand.copy, scope_.i32(elements_of(tile)));
+  ExprId index = builder_.mul(copy, scope_.i32(elements_of(tile)));
   if (transposed) {
     // A line holds elements along the own axis.
-    out.block_stride = (operand.is_left ? shape_.m : shape_.n) > line ? block : 0;
+    out.block_stride = (is_left ? shape_.m : shape_.n) > line ? block : 0;
     const ExprId blocks = builder_.div(own, scope_.i32(line));
     index = builder_.add(index, builder_.mul(blocks, scope_.i32(block)));
     index = builder_.add(index, scope_.i32(k * line));
@@ -35,36 +41,81 @@ kir::SharedMatrix GroupProduct::matrix(const Operand& operand, ExprId own, int64
   return out;
 }
 
-void GroupProduct::multiply(const Operand& left, const Operand& right, int64_t k) const {
+ExprId GroupProduct::row(int64_t i) const {
+  return builder_.add(scope_.part_begins.at(sum_.rows.axis), scope_.i32(i * shape_.m));
+}
+
+void GroupProduct::multiply(const std::function<Left(int64_t)>& left, program::TileId right,
+                            ExprId copy, int64_t k) const {
   const int64_t groups = shape_.n / 4;  // Of one product.
   const int64_t columns = sum_.columns.extent / shape_.n;
   for (int64_t i = 0; i < row_instructions(sum_); ++i) {
-    const ExprId row =
-        builder_.add(scope_.part_begins.at(sum_.rows.axis), scope_.i32(i * shape_.m));
+    const Left rows = left(i);
     for (int64_t j = 0; j < columns; ++j) {
       const ExprId column =
           builder_.add(scope_.part_begins.at(sum_.columns.axis), scope_.i32(j * shape_.n));
       builder_.append(kir::Wgmma{.accumulator = scope_.fragments.at(contract_.accumulator),
                                  .accumulator_group = scope_.i32((i * columns + j) * groups),
                                  .columns = shape_.n,
-                                 .left = matrix(left, row, k),
-                                 .right = matrix(right, column, k)});
+                                 .left = rows,
+                                 .right = matrix(right, copy, column, k)});
     }
   }
 }
 
 void GroupProduct::start(ExprId stage) const {
-  const Operand left{contract_.left, stage, true};
-  const Operand right{contract_.right, stage, false};
+  if (contract_.right_second.valid()) return start_split(stage);
   builder_.append(kir::WgmmaFence{});
   for (int64_t k = 0; k < depth().extent; k += shape_.k) {
-    if (contract_.left_second.valid()) {
-      multiply(left, {contract_.right_second, scope_.second_copy, false}, k);
-      multiply({contract_.left_second, scope_.second_copy, true}, right, k);
-    }
-    multiply(left, right, k);
+    multiply([&](int64_t i) { return matrix(contract_.left, stage, row(i), k); }, contract_.right,
+             stage, k);
   }
   builder_.append(kir::WgmmaCommit{});
+}
+
+void GroupProduct::start_split(ExprId stage) const {
+  constexpr int64_t kOfProduct = kir::Mma::kLeftGroups;  // Registers.
+  constexpr int64_t kWarpRows = kir::Wgmma::kRows * kWarp / kWarpGroup;
+  const int64_t rows = row_instructions(sum_);
+  const int64_t steps = depth().extent / shape_.k;
+  const ExprId warp =
+      scope_.remainder(builder_.div(scope_.thread, scope_.i32(kWarp)), kWarpGroup / kWarp);
+  // Products of a half of the stage go on while the other half is split: its registers are those of
+  // the same half of the stage before. What is loaded has others, so that all loads of a stage are
+  // on their way at once.
+  const int64_t halves = steps > 1 ? 2 : 1;
+  const int64_t of_half = divided_up(steps, halves);
+  const auto group = [&](int64_t i, int64_t step) {
+    return scope_.i32((step % of_half * rows + i) * kOfProduct);
+  };
+  std::vector<OperandFragment> left;
+  for (int64_t step = 0; step < steps; ++step) {
+    if (step % of_half == 0) {
+      left.emplace_back(scope_, contract_.left, sum_.rows.axis, true,
+                        std::min(of_half, steps - step) * rows * kOfProduct);
+    }
+    for (int64_t i = 0; i < rows; ++i) {
+      const ExprId own = builder_.add(row(i), builder_.mul(warp, scope_.i32(kWarpRows)));
+      left.back().load(stage, scope_.i32(step), own, group(i, step));
+    }
+  }
+  for (int64_t half = 0; half < halves; ++half) {
+    builder_.append(kir::WgmmaWait{.pending = halves - 1});
+    const auto [first, second] = left[static_cast<size_t>(half)].split_apart();
+    builder_.append(kir::WgmmaFence{});
+    for (int64_t step = half * of_half; step < std::min(steps, (half + 1) * of_half); ++step) {
+      const auto of = [&](kir::VarId registers) {
+        return [&, registers](int64_t i) -> Left {
+          return kir::RegisterMatrix{.tile = registers, .group = group(i, step)};
+        };
+      };
+      const int64_t k = step * shape_.k;
+      multiply(of(first), contract_.right_second, stage, k);
+      multiply(of(second), contract_.right, stage, k);
+      multiply(of(first), contract_.right, stage, k);
+    }
+    builder_.append(kir::WgmmaCommit{});
+  }
 }
 
 }  // namespace sinter

@@ -1,12 +1,16 @@
 #pragma once
 
+#include <functional>
+#include <variant>
+
 #include "codegen/lower/tile_product.h"
 
 namespace sinter {
 
 /// Lowers a contraction of two tiles in shared memory into the fragment of a warp group. The
 /// fragment is a tile of registers of two lanes, whose groups kir::Wgmma describes: those of the
-/// first 64 rows, then those of the next.
+/// first 64 rows, then those of the next. A left operand in two parts (program::Contract) is loaded
+/// into registers and split there.
 class GroupProduct : TileProduct {
  public:
   /// The arguments must outlive the object.
@@ -18,16 +22,20 @@ class GroupProduct : TileProduct {
   void start(kir::ExprId stage) const;
 
  private:
-  /// A tile of an operand, and which of its copies is in use.
-  struct Operand {
-    program::TileId tile;
-    kir::ExprId copy;
-    bool is_left;
-  };
-  /// The operand's part from index `own` of its own axis (i32) and element `k` on.
-  [[nodiscard]] kir::SharedMatrix matrix(const Operand& operand, kir::ExprId own, int64_t k) const;
-  /// Starts the products of two tiles for one step along k.
-  void multiply(const Operand& left, const Operand& right, int64_t k) const;
+  using Left = std::variant<kir::SharedMatrix, kir::RegisterMatrix>;
+
+  /// The part of a copy (i32) of an operand's tile from index `own` of its own axis (i32) and
+  /// element `k` on.
+  [[nodiscard]] kir::SharedMatrix matrix(program::TileId tile, kir::ExprId copy, kir::ExprId own,
+                                         int64_t k) const;
+  /// Where the rows of instruction `i` begin in the block's tile, i32.
+  [[nodiscard]] kir::ExprId row(int64_t i) const;
+  /// Starts the products for the step along k that begins at element `k`. `left` gives what an
+  /// instruction along the rows has of the left operand.
+  void multiply(const std::function<Left(int64_t i)>& left, program::TileId right, kir::ExprId copy,
+                int64_t k) const;
+  /// The same of an operand in two parts.
+  void start_split(kir::ExprId stage) const;
 };
 
 }  // namespace sinter

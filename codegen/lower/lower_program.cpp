@@ -37,12 +37,8 @@ using kir::VarId;
 using program::AxisId;
 using program::TileId;
 
-/// The named barrier at which warp groups wait for what all of them have split. Barrier 0 is that
-/// of the block.
-constexpr int64_t kSplitBarrier = 1;
-
 /// The roles of warps in a program with a producer; without one all warps have both.
-enum class Role : uint8_t { kAll, kProducer, kConsumer, kEpilogue };
+enum class Role : uint8_t { kAll, kProducer, kSplitting, kConsumer, kEpilogue };
 
 /// Throws if some interleaving of the warps breaks the protocol of a producer's pipeline.
 void prove_pipeline(const program::Program& program, const program::Pipeline& pipeline) {
@@ -62,9 +58,10 @@ void prove_pipeline(const program::Program& program, const program::Pipeline& pi
     if (fault) throw SinterException(fault->error());
     return;
   }
+  const auto splitting = static_cast<int>(program.producer->split_warps);
   // The last item of a tile is released at once.
   for (const int64_t held : {0, 1}) {
-    const auto fault = prove(product_protocol(pipeline.stages, warps, copies, held));
+    const auto fault = prove(product_protocol(pipeline.stages, warps, copies, held, splitting));
     if (fault) throw SinterException(fault->error());
   }
 }
@@ -163,6 +160,8 @@ class ProgramLowering {
       full_ = builder_.add_mbarriers("full", pipeline->stages, 1);
       const int64_t warps = program_.threads / kWarp / at_once_;
       empty_ = builder_.add_mbarriers("empty", pipeline->stages, warps);
+      if (producer.split_warps > 0)
+        split_ = builder_.add_mbarriers("split", pipeline->stages, producer.split_warps);
       if (at_once_ > 1) turn_ = builder_.add_mbarriers("turn", at_once_, warps);
       steps_ = divided_up(program_.axes[pipeline->loop.axis].extent, pipeline->loop.step);
       stages_ = pipeline->stages;
@@ -186,23 +185,31 @@ class ProgramLowering {
             builder_.when(builder_.equal(scope_.thread, consumers),
                           [&] { walk_as(Role::kProducer); });
           };
-          if (scope_.handed) {
-            enter_epilogue(producer, produce);
+          if (producer.epilogue_warps > 0) {
+            enter_others(producer.epilogue_warps, "epilogue", Role::kEpilogue, produce);
+          } else if (producer.split_warps > 0) {
+            enter_others(producer.split_warps, "splitting", Role::kSplitting, produce);
           } else {
             produce();
           }
         });
   }
 
-  /// The first warp of the producer's warp group produces, and those after it evaluate rows.
-  void enter_epilogue(const program::Producer& producer, const std::function<void()>& produce) {
+  /// The first warp of the producer's warp groups produces, and so many after it have another role.
+  void enter_others(int64_t warps, std::string name, Role role,
+                    const std::function<void()>& produce) {
     const int64_t first = program_.threads + kWarp;
-    const int64_t end = first + kWarp * producer.epilogue_warps;
     builder_.when(builder_.less(scope_.thread, scope_.i32(first)), produce, [&] {
-      builder_.when(builder_.less(scope_.thread, scope_.i32(end)), [&] {
-        builder_.comment("epilogue");
-        walk_as(Role::kEpilogue);
-      });
+      const auto enter = [&] {
+        builder_.comment(std::move(name));
+        walk_as(role);
+      };
+      const int64_t end = first + kWarp * warps;
+      if (end == kernel_.threads && role == Role::kSplitting) {
+        enter();
+      } else {
+        builder_.when(builder_.less(scope_.thread, scope_.i32(end)), enter);
+      }
     });
   }
 
@@ -235,7 +242,7 @@ class ProgramLowering {
     scope_.exchange = kernel_.cluster > 1 && role == evaluates
                           ? builder_.declare("exchange", scope_.i32(0))
                           : VarId{};
-    if (scope_.handed && role != Role::kProducer) {
+    if (scope_.handed && (role == Role::kConsumer || role == Role::kEpilogue)) {
       if (scope_.handed->stages > 1)
         scope_.handed->stage = builder_.declare("handed_stage", scope_.i32(0));
       scope_.handed->parity = builder_.declare("handed_parity", scope_.i32(0));
@@ -254,8 +261,6 @@ class ProgramLowering {
           "turn_parity",
           builder_.select(builder_.equal(part_, scope_.i32(0)), scope_.i32(1), scope_.i32(0)));
     }
-    if (role == Role::kConsumer && program::step_of<program::Split>(program_) != nullptr)
-      second_copy_ = builder_.declare("second_copy", scope_.i32(0));
     stage_var_ = builder_.declare("stage", scope_.remainder(first, stages_));
     parity_var_ =
         builder_.declare("parity", scope_.remainder(builder_.div(first, scope_.i32(stages_)), 2));
@@ -293,7 +298,7 @@ class ProgramLowering {
     if (role_ == Role::kAll || (nest != nullptr && nest->binding == program::Binding::kBlock))
       return false;
     const bool is_pipeline = std::holds_alternative<program::Pipeline>(step);
-    if (role_ == Role::kProducer) return !is_pipeline;
+    if (role_ == Role::kProducer || role_ == Role::kSplitting) return !is_pipeline;
     const bool of_epilogue = nest != nullptr && nest->binding == program::Binding::kEpilogueWarp;
     // Inside of its nests a role has all steps.
     if (nest == nullptr && !is_pipeline) return false;
@@ -309,6 +314,8 @@ class ProgramLowering {
               [&](const program::Pipeline& pipeline) {
                 if (role_ == Role::kProducer) {
                   produce(pipeline);
+                } else if (role_ == Role::kSplitting) {
+                  split(pipeline);
                 } else if (role_ == Role::kConsumer) {
                   consume(pipeline);
                 } else if (pipeline.slice_warps > 0) {
@@ -318,7 +325,7 @@ class ProgramLowering {
                 }
               },
               [&](const program::Copy&) { SINTER_CHECK(false, "a copy outside of a pipeline"); },
-              [&](const program::Split& split) { lower_split(scope_, split, stage_); },
+              [](const program::Split&) {},  // Of another role: split().
               [&](const program::Contract& contract) {
                 if (contract.unit == program::Unit::kLane) {
                   LaneProduct(scope_, contract).add(stage_, begin_);
@@ -403,7 +410,7 @@ class ProgramLowering {
     enter_blocks(nest, tile);
     if (role_ != Role::kProducer) {
       enter_lanes();
-      if (role_ != Role::kEpilogue) {
+      if (role_ == Role::kAll || role_ == Role::kConsumer) {
         for (const TileId id : program_.tiles.ids()) declare_fragment(id);
       }
     }
@@ -586,6 +593,8 @@ class ProgramLowering {
   void consume(const program::Pipeline& pipeline) {
     const VarId before = builder_.declare("stage_before", scope_.i32(0));
     const auto release = [&](ExprId condition) {
+      // Each lane has loaded what it splits of the left operand.
+      if (split_.valid()) builder_.append(kir::WarpBarrier{});
       const ExprId first_lane = builder_.equal(scope_.lane, scope_.i32(0));
       builder_.when(condition.valid() ? builder_.both(condition, first_lane) : first_lane, [&] {
         builder_.append(kir::MbarrierArrive{empty_, builder_.ref(before)});
@@ -595,33 +604,15 @@ class ProgramLowering {
       builder_.append(kir::MbarrierWait{turn_, part_, builder_.ref(turn_parity_)});
       builder_.assign(turn_parity_, builder_.sub(scope_.i32(1), builder_.ref(turn_parity_)));
     }
-    const auto first_product = std::ranges::find_if(pipeline.body, [&](program::StepId id) {
-      return !std::holds_alternative<program::Split>(program_.steps[id]);
-    });
-    const program::Steps splits(pipeline.body.begin(), first_product);
-    const program::Steps products(first_product, pipeline.body.end());
     loop_over(pipeline, [&](ExprId step) {
       stage_ = builder_.ref(stage_var_);
       builder_.append(kir::MbarrierWait{full_, stage_, builder_.ref(parity_var_)});
-      const auto end_products = [&](int64_t pending) {
-        builder_.append(kir::WgmmaWait{.pending = pending});
-        release(builder_.less(scope_.i32(0), step));
-      };
-      if (splits.empty()) {
-        steps(products);
-        end_products(1);
-      } else {
-        scope_.second_copy = builder_.ref(second_copy_);
-        steps(splits);
-        // At the barrier no warp reads the second parts of the iteration before any more: those of
-        // the next iteration take their place.
-        end_products(0);
-        builder_.append(kir::ProxyFence{});
-        builder_.append(
-            kir::GroupBarrier{.id = scope_.i32(kSplitBarrier), .threads = program_.threads});
-        steps(products);
-        builder_.assign(second_copy_, builder_.sub(scope_.i32(1), builder_.ref(second_copy_)));
-      }
+      if (split_.valid())
+        builder_.append(kir::MbarrierWait{split_, stage_, builder_.ref(parity_var_)});
+      steps(pipeline.body);
+      // Products of a split operand have waited for those of the stage before themselves.
+      if (!split_.valid()) builder_.append(kir::WgmmaWait{.pending = 1});
+      release(builder_.less(scope_.i32(0), step));
       builder_.assign(before, stage_);
       advance_phase(pipeline);
     });
@@ -634,6 +625,24 @@ class ProgramLowering {
     builder_.append(kir::WgmmaWait{});
     release({});
     if (at_once_ > 1) skip_items((at_once_ - 1) * steps_);
+  }
+
+  /// Splits the stages for one tile of the block.
+  void split(const program::Pipeline& pipeline) {
+    loop_over(pipeline, [&](ExprId) {
+      stage_ = builder_.ref(stage_var_);
+      builder_.append(kir::MbarrierWait{full_, stage_, builder_.ref(parity_var_)});
+      for (const program::StepId id : pipeline.body) {
+        const auto* step = std::get_if<program::Split>(&program_.steps[id]);
+        if (step != nullptr) lower_split(scope_, *step, stage_);
+      }
+      builder_.append(kir::ProxyFence{});
+      builder_.append(kir::WarpBarrier{});
+      builder_.when(builder_.equal(scope_.lane, scope_.i32(0)), [&] {
+        builder_.append(kir::MbarrierArrive{split_, stage_});
+      });
+      advance_phase(pipeline);
+    });
   }
 
   /// Passes over the items of other parts.
@@ -687,6 +696,7 @@ class ProgramLowering {
   Role role_ = Role::kAll;
   std::vector<TensorCopies> tensor_copies_;
   kir::MbarrierId full_, empty_;
+  kir::MbarrierId split_;        ///< Valid where warps split stages.
   int64_t steps_ = 0;            ///< Items of a tile.
   int64_t stages_ = 1;           ///< Of the pipeline.
   program::Loop epilogue_loop_;  ///< Over the rows of a tile that was handed over.
@@ -696,7 +706,6 @@ class ProgramLowering {
   ExprId part_;           ///< Number of the thread's part, i32.
   VarId turn_parity_;     ///< Of the part's next turn.
   VarId stage_var_, parity_var_;
-  VarId second_copy_;  ///< Of second parts (program::Split).
 };
 
 }  // namespace

@@ -52,9 +52,18 @@ void OperandFragment::load(ExprId stage, ExprId k, ExprId own, ExprId group) con
     row = b.add(own, b.add(b.mul(own_half, scope_.i32(kMatrix)), in_matrix));
     chunk = b.add(b.mul(k, scope_.i32(2)), k_half);  // k has 32 bytes.
   }
+  // A row may have several lines, whose blocks follow each other.
+  const int64_t line_chunks = tile_.line_columns() / of_chunk;
+  ExprId block_begin = scope_.i32(0);
+  if (tile_.line_columns() < tile_.columns.extent) {
+    const ExprId block = b.div(chunk, scope_.i32(line_chunks));
+    block_begin = b.mul(block, scope_.i32(tile_.rows.extent * tile_.line_columns()));
+    chunk = scope_.remainder(chunk, line_chunks);
+  }
   // All rows of a matrix begin at a multiple of eight, and the swizzle repeats after eight rows.
   const ExprId place =
-      b.mul(scope_.swizzled(layout_of(tile_), in_matrix, chunk), scope_.i32(of_chunk));
+      b.add(b.mul(scope_.swizzled(layout_of(tile_), in_matrix, chunk), scope_.i32(of_chunk)),
+            block_begin);
   b.append(kir::LoadMatrix{.tile = registers_,
                            .group = group,
                            .matrices = kMatrices,
@@ -98,16 +107,15 @@ void OperandFragment::round() const {
   });
 }
 
-kir::VarId OperandFragment::split() const {
-  kir::KernelBuilder& b = scope_.builder;
-  const ExprId zero = scope_.i32(0);
-  const kir::VarId second = b.declare_tile(tile_.name + "_second", DType::kF32, groups_, 1);
-  b.unrolled("i", groups_, [&](ExprId i) {
-    const Tf32Parts parts = tf32_parts(scope_, b.element(registers_, i, zero));
-    b.set(second, i, zero, parts.second);
-    b.set(registers_, i, zero, parts.first);
-  });
-  return second;
+OperandFragment::Parts OperandFragment::split_apart() const {
+  return split_into(scope_.builder.declare_tile(tile_.name + "_first", DType::kF32, groups_, 1));
+}
+
+OperandFragment::Parts OperandFragment::split_into(kir::VarId first) const {
+  const kir::VarId second =
+      scope_.builder.declare_tile(tile_.name + "_second", DType::kF32, groups_, 1);
+  split_to_tf32(scope_, registers_, first, second);
+  return {.first = first, .second = second};
 }
 
 }  // namespace sinter

@@ -20,15 +20,20 @@ class OperandFragment {
   void load(kir::ExprId stage, kir::ExprId k, kir::ExprId own, kir::ExprId group) const;
   /// Rounds what was loaded to TF32.
   void round() const;
-  /// Splits what was loaded (tf32_parts()). Leaves the first parts in the registers, and returns
-  /// the second ones.
-  [[nodiscard]] kir::VarId split() const;
+  /// The parts of what was loaded (split_to_tf32()). The first ones take its place, or have
+  /// registers of their own.
+  struct Parts {
+    kir::VarId first, second;
+  };
+  [[nodiscard]] Parts split() const { return split_into(registers_); }
+  [[nodiscard]] Parts split_apart() const;
 
  private:
   /// Elements of a step along k.
   [[nodiscard]] int64_t step_elements() const {
     return kir::Wgmma::kDepthBytes / bytes_of(tile_.type);
   }
+  [[nodiscard]] Parts split_into(kir::VarId first) const;
   /// What a step along k has of a transposed operand of 4 bytes, which no matrix load transposes.
   void load_words(kir::ExprId stage, kir::ExprId k, kir::ExprId own, kir::ExprId group) const;
 

@@ -52,9 +52,8 @@ struct ProgramScope {
   /// In a cluster: how often its blocks have exchanged what they know of rows, i32.
   kir::VarId exchange{};
   std::optional<HandedTile> handed{};
-  kir::ExprId second_copy{};  ///< The copy of second parts in use (program::Split), i32.
-  kir::ExprId thread{};       ///< Number of the thread in its block, i32.
-  kir::ExprId lane{};         ///< Number of the thread in its warp, i32.
+  kir::ExprId thread{};  ///< Number of the thread in its block, i32.
+  kir::ExprId lane{};    ///< Number of the thread in its warp, i32.
 
   [[nodiscard]] const ContractedSpace& contraction() const { return *facts.space.contraction; }
   [[nodiscard]] const program::Tile& tile(program::TileId id) const { return program.tiles[id]; }
@@ -83,12 +82,12 @@ struct ProgramScope {
   [[nodiscard]] kir::ExprId remainder(kir::ExprId x, int64_t by) const {
     return builder.rem(x, builder.integer(by, builder.type_of(x)));
   }
-  /// Number of an element among all stages of a tile in shared memory, at a place of a row of a
-  /// stage; all are i32.
+  /// Number of an element among all stages of a tile in shared memory, at a place of the first line
+  /// of a row of a stage; all are i32.
   [[nodiscard]] kir::ExprId shared_element(const program::Tile& tile, kir::ExprId stage,
                                            kir::ExprId row, kir::ExprId place) const {
     return builder.add(builder.add(builder.mul(stage, i32(elements_of(tile))),
-                                   builder.mul(row, i32(tile.columns.extent))),
+                                   builder.mul(row, i32(tile.line_columns()))),
                        place);
   }
   /// Where the swizzle puts a chunk (i32) of a row (i32) of a tile, or of one that begins eight

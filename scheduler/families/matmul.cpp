@@ -123,10 +123,14 @@ constexpr double kHandoverClocks = 1600.0;
 /// 64 x 256 takes 28.5 us, where nothing else limits.
 constexpr double kTensorCopyBytes = 61.0;
 
-/// Share of the rate of shared memory that products, the splits of a stage into TF32 parts and its
-/// copies reach together: (2048, 2048, 2048) takes 194.5 us by tiles of 128 x 256 and 222.3 by
-/// those of 128 x 128 on an H200, one card (docs/experiments/split_operands.md).
-constexpr double kSplitSharedShare = 0.67;
+/// Clocks of a warp for a step of 32 bytes along k whose left operand it splits, beside the
+/// products. They go on meanwhile: both times join as a 2-norm. By tiles of 128 x 64 a step takes
+/// 310 clocks on an H200, where its products alone would take 216; by those of 128 x 128 460 and
+/// 432, by larger ones 880 and 864 (docs/experiments/split_operands.md). One card.
+constexpr double kSplitStepClocks = 200.0;
+/// Least stages where other warps split the right operand: one is filled, one is split, one
+/// multiplied and one released at the same time.
+constexpr int64_t kLeastSplitStages = 4;
 
 /// Share of their rate at which lanes multiply-add: they also load operands, which takes issue
 /// slots and registers' banks.
@@ -309,6 +313,20 @@ bool has_f8(const SegmentFacts& facts) {
          is_f8(facts.fusion.values[contraction.columns.value].type);
 }
 
+/// True if warp groups multiply f32 in two parts (program::Split).
+bool splits_stages(const SegmentFacts& facts) {
+  return unit_of(facts) == program::Unit::kMatrix &&
+         contract_op(facts).precision == ContractPrecision::kTf32x3;
+}
+
+/// Steps of warp groups along the contracted axis, whose left operand they split.
+double split_steps(const SegmentFacts& facts) {
+  const ContractedSpace& contraction = *facts.space.contraction;
+  constexpr int64_t kStepBytes = 2 * program::kChunkBytes;
+  return std::ceil(static_cast<double>(contraction.contracted() * contraction.rows.element_bytes) /
+                   static_cast<double>(kStepBytes));
+}
+
 /// True if a block's tile, or those of a cluster, have all columns. The operand of the rows is then
 /// read by one tile only. Otherwise the other operand is, where a tile has all rows.
 bool has_all_columns(const SegmentFacts& facts, const Schedule& schedule) {
@@ -323,6 +341,9 @@ std::optional<Rejection> check_epilogue(const SegmentFacts& facts, const Schedul
                           std::string remedy) {
     return rejected(schedule, std::move(rule), value, limit, std::move(unit), std::move(remedy));
   };
+  if (splits_stages(facts))
+    return broken("the warps beside the producer split stages into TF32 parts", own.epilogue_warps,
+                  0, "warps", "use epilogue_warps 0, or another precision than tf32x3");
   if (!facts.has_reduction())
     return broken("warps of an epilogue evaluate rows that are reduced", own.epilogue_warps, 0,
                   "warps", "use epilogue_warps 0");
@@ -361,7 +382,7 @@ std::optional<Rejection> check_groups(const SegmentFacts& facts, const Schedule&
   if (schedule.threads_per_row % kWarpGroup != 0 || own.row_warps % kWarpsOfGroup != 0)
     return broken("a warp group has four warps, which share its rows", own.row_warps, kWarpsOfGroup,
                   "warps", "use a multiple of 128 threads, and of 4 row_warps");
-  const GroupRegisters producer = producer_registers(own);
+  const GroupRegisters producer = producer_registers(facts, own);
   if (threads + producer.threads > limits.threads_per_block)
     return broken("a block has no threads left for the producer", threads,
                   limits.threads_per_block - producer.threads, "threads", "use fewer threads");
@@ -544,8 +565,8 @@ double product_rate(const SegmentFacts& facts, const Schedule& schedule,
 /// Instructions that round an f32 operand of a matrix instruction to TF32, or split it into two.
 double rounding_instructions(const SegmentFacts& facts) {
   constexpr double kOfRounding = 1.0;
-  // Two roundings, a difference, two comparisons, three selections.
-  constexpr double kOfSplit = 8.0;
+  // A rounding, a difference, and a multiply-add that finds what is not finite.
+  constexpr double kOfSplit = 3.0;
   switch (contract_op(facts).precision) {
     case ContractPrecision::kIeee:
       return 0.0;
@@ -572,7 +593,8 @@ std::optional<Rejection> check_device(const SegmentFacts& facts, const DeviceLim
 
 }  // namespace
 
-GroupRegisters producer_registers(const MatmulParameters& own) {
+GroupRegisters producer_registers(const SegmentFacts& facts, const MatmulParameters& own) {
+  if (splits_stages(facts)) return {kProducerThreads, kMatmulSplitRegisters};
   if (own.epilogue_warps == 0) return {kProducerThreads, kMatmulProducerRegisters};
   const int64_t threads = rounded_up((1 + own.epilogue_warps) * kWarp, kWarpGroup);
   return {threads, threads == kWarpGroup ? kMatmulEpilogueRegisters : kMatmulWideEpilogueRegisters};
@@ -653,7 +675,7 @@ std::vector<ValueId> kept_of_epilogue(const SegmentFacts& facts, const MatmulPar
     return register_words(divided_up(columns, program::kEpilogueLanes),
                           bytes_of(facts.fusion.values[value].type));
   };
-  int64_t words = producer_registers(own).kept - kEpilogueRegisters - words_of(handed);
+  int64_t words = producer_registers(facts, own).kept - kEpilogueRegisters - words_of(handed);
   std::vector<ValueId> out;
   const auto keep = [&](ValueId value, int64_t most) {
     if (words_of(value) > std::min(words, most)) return false;
@@ -727,10 +749,12 @@ class ProgramBuilder {
     out_.name = facts_.fusion.name;
     out_.threads = schedule_.threads_per_block();
     if (has_producer(own_)) {
-      out_.producer = {.threads = producer_registers(own_).threads,
-                       .registers = producer_registers(own_).kept,
+      const GroupRegisters producer = producer_registers(facts_, own_);
+      out_.producer = {.threads = producer.threads,
+                       .registers = producer.kept,
                        .consumer_registers = own_.consumer_registers,
-                       .epilogue_warps = own_.epilogue_warps};
+                       .epilogue_warps = own_.epilogue_warps,
+                       .split_warps = splits_stages(facts_) ? producer.threads / kWarp - 1 : 0};
     }
     add_axes();
     const program::Span rows{.axis = m_, .extent = own_.tile_rows};
@@ -757,10 +781,7 @@ class ProgramBuilder {
                                .left = left,
                                .right = right};
     program::Steps on_stage;
-    if (out_.producer && precision == ContractPrecision::kTf32x3) {
-      products.left_second = split(left, on_stage);
-      products.right_second = split(right, on_stage);
-    }
+    if (out_.producer && splits_stages(facts_)) products.right_second = split(right, on_stage);
     on_stage.push_back(in_parts(std::move(products)));
     const program::StepId pipeline =
         out_.steps.push_back(program::Pipeline{.loop = {.axis = k_, .step = own_.tile_depth},
@@ -961,7 +982,6 @@ class ProgramBuilder {
   program::TileId split(program::TileId tile, program::Steps& body) {
     program::Tile second = out_.tiles[tile];
     second.name += "_second";
-    second.stages = 2;
     const program::TileId id = out_.tiles.push_back(std::move(second));
     body.push_back(out_.steps.push_back(program::Split{.tile = tile, .second = id}));
     return id;
@@ -1002,6 +1022,9 @@ class ProgramBuilder {
           facts_.is_empty(facts_.fusion.outputs[i]) ||
           row_columns * bytes < 2 * program::kChunkBytes)
         continue;
+      // The lanes of a row fill sectors of memory with their pairs of 4 bytes, and rows of a block
+      // would take the room of stages that are split.
+      if (facts_.has_reduction() && splits_stages(facts_) && bytes >= kRegisterBytes) continue;
       if (!facts_.has_reduction())
         row_columns = std::min(row_columns, kWarp * kMostAccessBytes / bytes);
       out.push_back({.output = i, .tile = {}, .width = width});
@@ -1367,8 +1390,7 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
   // A warp splits the operands of products before it starts them, and their registers leave room
   // for few warps that multiply meanwhile: (1024, 1024, 1024) takes 73 us and (2048, 512, 2048) 125
   // on an H200, where products and instructions take as long each.
-  const bool splits = unit_of(facts) == program::Unit::kMatrix && !program.producer &&
-                      contract_op(facts).precision == ContractPrecision::kTf32x3;
+  const bool splits = splits_stages(facts) && !program.producer;
   const double products_us = out.matrix_us + (splits ? out.issue_us : 0.0);
   const double computed_us = std::max({products_us, out.l2_us, out.shared_us, out.issue_us});
   // In each step a block waits; the other blocks of the SM compute in the meantime, and copies are
@@ -1384,8 +1406,8 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
       steps * std::max(0.0, kStepClocks - (beside - 1.0) * step_clocks) / clocks_per_us;
   const double stores_us = store_clocks(facts, program, own) / clocks_per_us;
   if (program.producer) {
-    const bool splits_stages = program::step_of<program::Split>(program) != nullptr;
-    if (splits_stages) out.shared_us /= kSplitSharedShare;
+    const double split_us =
+        splits_stages(facts) ? of_sm * split_steps(facts) * kSplitStepClocks / clocks_per_us : 0.0;
     out.l2_us = traffic.copied_bytes / (kTensorCopyBytes * clocks_per_us * busy);
     const double bound_us = std::max({out.matrix_us, out.memory_us, out.l2_us, out.shared_us});
     // What the SM with most tiles takes beyond that is not hidden.
@@ -1393,7 +1415,7 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
     const double tiles_us = products_time(
         {.of_sm = of_sm,
          .steps = steps,
-         .matrix_us = splits_stages ? std::max(out.matrix_us, out.shared_us) : out.matrix_us,
+         .matrix_us = std::hypot(out.matrix_us, split_us),
          .evaluate_us = own.epilogue_warps > 0
                             ? epilogue_time(facts, program, stages_of_epilogue(facts, own), limits)
                             : stores_us + tile * evaluation_clocks(facts, stage) / clocks_per_us},
@@ -1499,6 +1521,10 @@ class Proposer {
       if (shape.tile_rows > 64 && is_wasteful(shape)) continue;
       for (const int64_t cluster : cluster_sizes(shape)) {
         offer_group(shape, cluster, 1, 0);
+        if (splits_stages(facts_)) {
+          offer_group(shape, cluster, 1, 0, program::kLineBytes / 2);
+          continue;
+        }
         if (!facts_.has_reduction()) continue;
         offer_group(shape, cluster, 1, kMostEpilogueWarps);
         // Where one block reads all of its rows from memory, shorter stages leave more on its way.
@@ -1506,6 +1532,7 @@ class Proposer {
           offer_group(shape, cluster, 1, kMostEpilogueWarps, program::kLineBytes / 2);
       }
     }
+    if (splits_stages(facts_)) return;
     for (const BlockTile& shape : kTilesInTurns) {
       if (shape.tile_rows > 64 && is_wasteful(shape)) continue;
       for (const int64_t cluster : cluster_sizes(shape)) offer_group(shape, cluster, 2, 0);
@@ -1554,9 +1581,10 @@ class Proposer {
     own.cluster_size = cluster;
     own.epilogue_warps = epilogue_warps;
     schedule.rows_per_block = at_once;
+    const GroupRegisters producer = producer_registers(facts_, own);
     own.consumer_registers =
-        raised_register_cap(limits_, schedule.threads_per_block(), producer_registers(own).threads,
-                            producer_registers(own).kept, schedule.min_blocks_per_sm);
+        raised_register_cap(limits_, schedule.threads_per_block(), producer.threads, producer.kept,
+                            schedule.min_blocks_per_sm);
     schedule.persistent_blocks =
         cluster == 1 ? limits_.sm_count : cluster_capacity(limits_, cluster, 1);
     if (schedule.persistent_blocks == 0) return;
@@ -1575,6 +1603,9 @@ class Proposer {
     const int64_t left = limits_.shared_bytes_per_block - two_stages;
     if (left < 0) return;
     const int64_t most = std::min(2 + left / stage, kMostGroupStages);
+    // Stages of half the depth take their place.
+    if (splits_stages(facts_) && depth_bytes == program::kLineBytes && most < kLeastSplitStages)
+      return;
     for (const int64_t stages : {most, most - 1}) {
       own.pipeline_stages = stages;
       if (stages >= 2 && schedule.persistent_blocks > 0) offer(schedule);

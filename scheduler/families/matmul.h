@@ -40,6 +40,10 @@ constexpr int64_t kMatmulProducerRegisters = 40;
 constexpr int64_t kMatmulEpilogueRegisters = 136;
 constexpr int64_t kMatmulWideEpilogueRegisters = 96;
 
+/// The same where the other warps of its warp group split stages; it leaves 208 to each of 256
+/// threads.
+constexpr int64_t kMatmulSplitRegisters = 88;
+
 /// Most warps of an epilogue: those beside the producer's in two warp groups.
 inline constexpr int64_t kMostEpilogueWarps = 7;
 
@@ -48,7 +52,7 @@ struct GroupRegisters {
   int64_t threads = 0;
   int64_t kept = 0;
 };
-GroupRegisters producer_registers(const MatmulParameters& own);
+GroupRegisters producer_registers(const SegmentFacts& facts, const MatmulParameters& own);
 
 /// Why no schedule of the family can run a segment on any device.
 std::optional<Rejection> refuse_matmul(const SegmentFacts& facts);

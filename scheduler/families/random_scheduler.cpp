@@ -216,7 +216,7 @@ class Draw {
     // Warps of an epilogue take the rows of tiles that warp groups share.
     if (facts_.has_reduction() && out.rows_per_block == 1 && below(2) == 0)
       own.epilogue_warps = 1 + below(kMostEpilogueWarps);
-    const GroupRegisters producer = producer_registers(own);
+    const GroupRegisters producer = producer_registers(facts_, own);
     own.consumer_registers = raised_register_cap(limits_, out.threads_per_block(), producer.threads,
                                                  producer.kept, out.min_blocks_per_sm);
     if (facts_.has_reduction()) own.cluster_size = cluster_size();

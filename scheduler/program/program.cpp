@@ -89,11 +89,12 @@ class Printer {
     line(fmt::format("program {} threads {} {{", program_.name, program_.threads));
     ++depth_;
     if (const auto& producer = program_.producer) {
-      line(fmt::format("producer threads {} registers {} leaves {}{}", producer->threads,
-                       producer->registers, producer->consumer_registers,
-                       producer->epilogue_warps > 0
-                           ? fmt::format(" epilogue warps {}", producer->epilogue_warps)
-                           : ""));
+      line(fmt::format(
+          "producer threads {} registers {} leaves {}{}{}", producer->threads, producer->registers,
+          producer->consumer_registers,
+          producer->epilogue_warps > 0 ? fmt::format(" epilogue warps {}", producer->epilogue_warps)
+                                       : "",
+          producer->split_warps > 0 ? fmt::format(" split warps {}", producer->split_warps) : ""));
     }
     for (const Axis& axis : program_.axes)
       line(
@@ -162,9 +163,7 @@ class Printer {
   }
   void print(const Contract& contract) {
     const std::string seconds =
-        contract.left_second.valid()
-            ? fmt::format(" with %{}, %{}", name(contract.left_second), name(contract.right_second))
-            : "";
+        contract.right_second.valid() ? fmt::format(" with %{}", name(contract.right_second)) : "";
     line(fmt::format("contract {}{}{} %{} += %{} * %{}{}", sinter::text_of(contract.fn),
                      contract.unit == Unit::kLane ? " by lanes" : "",
                      contract.precision == ContractPrecision::kIeee

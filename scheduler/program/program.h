@@ -169,10 +169,9 @@ enum class Unit : uint8_t {
   kLane,    ///< Each lane, those of its own accumulators: multiply-adds, or maxima of sums.
 };
 
-/// All threads of a block but the producer's split what a stage of an operand's tile has: each f32
-/// into two numbers that TF32 holds, whose sum misses 2^-22 of it. The first takes its place, the
-/// second lies at the same place of another tile. That has two copies, which iterations alternate
-/// between: while products read one, the other is filled.
+/// The warps beside the producer (Producer::split_warps) split what a stage of the right operand's
+/// tile has: each f32 into two numbers that instructions read as TF32. The first takes its place,
+/// the second lies at the same place of another tile, which has as many stages.
 struct Split {
   TileId tile, second;
   friend bool operator==(const Split&, const Split&) = default;
@@ -186,9 +185,9 @@ struct Contract {
   /// Of f32 operands of matrix instructions, which are rounded to TF32.
   ContractPrecision precision = ContractPrecision::kIeee;
   TileId accumulator, left, right;
-  /// kTf32x3 of warp groups: the second parts of the operands, which a Split has filled. Warps
-  /// split what they have loaded into registers.
-  TileId left_second{}, right_second{};
+  /// kTf32x3 of warp groups: the second parts of the right operand, which a Split has filled. What
+  /// is loaded into registers is split there: the left operand of warp groups, and both of warps.
+  TileId right_second{};
   friend bool operator==(const Contract&, const Contract&) = default;
 };
 
@@ -283,6 +282,7 @@ struct Producer {
   /// The warps after the first, which evaluate tiles in shared memory while the other warp groups
   /// multiply the next ones; 0: they do nothing.
   int64_t epilogue_warps = 0;
+  int64_t split_warps = 0;  ///< The warps after the first, which split stages instead (Split).
   friend bool operator==(const Producer&, const Producer&) = default;
 };
 

@@ -15,8 +15,9 @@
 namespace sinter::program {
 namespace {
 
-/// `full` and `empty` (codegen/protocol).
+/// `full` and `empty`, and where a stage is split `split` (codegen/protocol).
 constexpr int64_t kMbarriersOfStage = 2;
+constexpr int64_t kMbarriersOfSplitStage = 3;
 /// Rows after which the pattern of a swizzle repeats (PTX ISA, "Tensor swizzling modes").
 constexpr int64_t kRowsOfPattern = 8;
 /// Lanes that have the columns of a row of a fragment.
@@ -259,23 +260,20 @@ class Checker {
   }
 
   void check_step(const Split& split) {
-    // Iterations alternate between two copies.
-    constexpr int64_t kCopies = 2;
     const Tile& tile = program_.tiles[split.tile];
     const Tile& second = program_.tiles[split.second];
-    require(tile.type == DType::kF32 && tile.place == Place::kShared &&
-                program_.producer.has_value() && tiles_at_once(program_) == 1,
-            "f32 in shared memory is split by warp groups that work on one tile",
-            tiles_at_once(program_), 1, "tiles at once", "use rows_per_block 1");
+    require(program_.producer.has_value() && program_.producer->split_warps > 0,
+            "a stage is split by warps beside the producer", 0, 1, "warps", "use a producer");
+    require(
+        tile.type == DType::kF32 && tile.place == Place::kShared && tiles_at_once(program_) == 1,
+        "f32 in shared memory is split for warp groups that work on one tile",
+        tiles_at_once(program_), 1, "tiles at once", "use rows_per_block 1");
     require(second.type == tile.type && second.place == tile.place && second.rows == tile.rows &&
-                second.columns == tile.columns && second.line == tile.line,
-            "the second parts of a tile do not lie as the tile does", elements_of(second),
-            elements_of(tile), "elements", "use a tile of its size and lines");
-    require(second.stages == kCopies, "second parts have two copies", second.stages, kCopies,
-            "copies", "use two stages");
-    const int64_t chunks = bytes_of_tile(tile) / kChunkBytes;
-    require(chunks % program_.threads == 0, "threads split whole chunks of a tile, as many each",
-            chunks, program_.threads, "chunks", "use a larger tile, or fewer threads");
+                second.columns == tile.columns && second.line == tile.line &&
+                second.stages == tile.stages,
+            "the second parts of a tile do not lie as the tile does",
+            elements_of(second) * second.stages, elements_of(tile) * tile.stages, "elements",
+            "use a tile of its size, lines and stages");
   }
 
   void check_step(const Contract& contract) {
@@ -292,10 +290,10 @@ class Checker {
     require(!of_slice || contract.precision != ContractPrecision::kTf32x3,
             "lines in registers are not split into two TF32 numbers", 3, 1, "products",
             "use slice_warps 0");
-    const bool has_seconds = contract.left_second.valid() && contract.right_second.valid();
+    const bool has_seconds = contract.right_second.valid();
     require(has_seconds == (of_group && contract.precision == ContractPrecision::kTf32x3),
             "warp groups multiply second parts that lie in shared memory", has_seconds ? 1 : 0, 1,
-            "second parts", "split the tiles of both operands");
+            "second parts", "split the tile of the right operand");
     require(!by_lanes || contract.fn != ContractFn::kLogSumExp,
             "lanes keep one value of each accumulator", 2, 1, "values",
             "use the composite: maxima, exponentials and a sum of products");
@@ -572,7 +570,9 @@ int64_t shared_bytes(const Program& program) {
     const auto* pipeline = std::get_if<Pipeline>(&step);
     if (pipeline != nullptr && program.producer) {
       const int64_t turns = tiles_at_once(program) > 1 ? tiles_at_once(program) : 0;
-      bytes += (pipeline->stages * kMbarriersOfStage + turns) * kBytesPerMbarrier;
+      const int64_t of_stage =
+          program.producer->split_warps > 0 ? kMbarriersOfSplitStage : kMbarriersOfStage;
+      bytes += (pipeline->stages * of_stage + turns) * kBytesPerMbarrier;
     }
     if (const auto* handover = std::get_if<Handover>(&step)) {
       bytes += program.tiles[handover->tile].stages * handed_parts(program) * kMbarriersOfStage *
@@ -624,14 +624,23 @@ int64_t fragment_words(const Program& program) {
     const auto* contract = std::get_if<Contract>(&step);
     if (contract == nullptr) continue;
     const Tile& sum = program.tiles[contract->accumulator];
-    // Operands of a warp group stay in shared memory; lines are tiles of their own.
-    if (sum.place == Place::kGroupFragment || sum.place == Place::kSlice) continue;
+    constexpr int64_t kLeftWords = 4;
     const MatrixShape shape = matrix_shape(program, *contract);
+    if (sum.place == Place::kGroupFragment) {
+      // Operands stay in shared memory, but for both parts of a left one that is split: products of
+      // a stage read them until they are done.
+      constexpr int64_t kParts = 2;
+      if (contract->right_second.valid()) {
+        operands = std::max(operands, kParts * kLeftWords * (sum.rows.extent / shape.m) *
+                                          (depth_of(program, *contract) / shape.k));
+      }
+      continue;
+    }
+    if (sum.place == Place::kSlice) continue;  // Lines are tiles of their own.
     if (contract->unit == Unit::kLane) {
       operands = std::max(operands, lane_operand_words(program, *contract));
       continue;
     }
-    constexpr int64_t kLeftWords = 4;
     constexpr int64_t kRightWords = 2;
     constexpr int64_t kMostSteps = 4;
     const int64_t steps = std::min(depth_of(program, *contract) / shape.k, kMostSteps);
@@ -699,7 +708,8 @@ Traffic traffic(const Program& program) {
     } else if (const auto* contract = std::get_if<Contract>(&step)) {
       const Tile& sum = program.tiles[contract->accumulator];
       const Tile& left = program.tiles[contract->left];
-      const double parts = contract->left_second.valid() ? 3.0 : 1.0;  // Products of a product.
+      const bool is_split = contract->right_second.valid();
+      const int64_t parts = is_split ? 3 : 1;  // Products of a product.
       const int64_t depth = depth_of(program, *contract);
       const MatrixShape shape = matrix_shape(program, *contract);
       // Instructions multiply both halves of lines with each other, of which one half counts.
@@ -707,21 +717,22 @@ Traffic traffic(const Program& program) {
       out.products += times.all() * static_cast<double>(halves * elements_of(sum) * depth);
       const int64_t of_instruction =
           contract->unit == Unit::kLane ? kWarp : shape.m * shape.n * shape.k;
-      out.matrix_instructions += times.all() * parts *
-                                 static_cast<double>(elements_of(sum) * depth) /
+      out.matrix_instructions += times.all() *
+                                 static_cast<double>(parts * elements_of(sum) * depth) /
                                  static_cast<double>(of_instruction);
       if (sum.place == Place::kSlice) return;  // Its operands are in registers.
-      // An instruction of a warp group reads all of its operands. The registers of a warp hold a
+      // An instruction of a warp group reads all of its operands, but for left ones that are split:
+      // those are loaded into registers once. The registers of a warp hold a
       // right operand for all of its rows. Lanes that read the same element count each: shared
       // memory gives a warp 128 bytes in a clock, whether or not they differ.
       const bool of_group = sum.place == Place::kGroupFragment;
-      const int64_t left_reads = of_group ? sum.columns.extent / shape.n : 1;
-      const int64_t right_reads = of_group ? sum.rows.extent / shape.m : 1;
+      const int64_t left_reads = of_group && !is_split ? sum.columns.extent / shape.n : 1;
+      const int64_t right_reads = of_group ? parts * (sum.rows.extent / shape.m) : 1;
       const int64_t elements = contract->unit == Unit::kLane ? kWarp * lane_vectors(sum)
                                                              : left_reads * sum.rows.extent +
                                                                    right_reads * sum.columns.extent;
       out.shared_read_bytes +=
-          times.all() * parts * static_cast<double>(elements * depth * bytes_of(left.type));
+          times.all() * static_cast<double>(elements * depth * bytes_of(left.type));
     }
   });
   return out;

@@ -53,13 +53,13 @@ TEST(LowerProgramTest, TilesOfAnyShapeComputeTheProduct) {
 
 /// A producer and two warp groups that share the rows or the columns of a tile.
 std::string groups(int64_t rows, int64_t columns, int64_t row_warps, int64_t stages, int64_t blocks,
-                   int64_t depth = 64) {
+                   int64_t depth = 64, int64_t registers = 232) {
   return fmt::format(
       "schedule matmul {{ threads_per_row 256 rows_per_block 1 vector_width 1 unroll 1 "
       "min_blocks_per_sm 1 persistent_blocks {} tile_rows {} tile_columns {} tile_depth {} "
-      "row_warps {} pipeline_stages {} consumer_registers 232 row_access scalar "
+      "row_warps {} pipeline_stages {} consumer_registers {} row_access scalar "
       "read_priority normal }}",
-      blocks, rows, columns, depth, row_warps, stages);
+      blocks, rows, columns, depth, row_warps, stages, registers);
 }
 
 /// y[b, m, n] = sum over k of left and right, whose strides of (b, m, k) and (b, n, k) are given.
@@ -185,8 +185,9 @@ TEST(LowerProgramTest, AProducerFillsTheStages) {
             kernel.planned().kernels.front().chosen().estimate.shared_bytes);
 }
 
-// f32 in three products: a stage is split before it is multiplied.
-TEST(LowerProgramTest, WarpGroupsSplitTheirOperands) {
+// f32 in three products: warps of their own split a stage of the right operand before it is
+// multiplied, the others the left operand in registers.
+TEST(LowerProgramTest, OperandsOfWarpGroupsAreSplit) {
   constexpr std::string_view kSplit = R"(fusion @split {
   %v0 x : f32[72, 200] = input
   %v1 w : f32[136, 200] = input
@@ -194,18 +195,23 @@ TEST(LowerProgramTest, WarpGroupsSplitTheirOperands) {
   return %v2
 })";
   constexpr Operands kOperands{kSplit, {0, kK, 1}, {0, kK, 1}};
-  for (const std::string& sched : {groups(128, 64, 8, 2, 2, 32), groups(64, 128, 4, 3, 1, 32),
-                                   groups(128, 128, 8, 3, 7, 16)}) {
+  constexpr int64_t kRegisters = 208;
+  for (const std::string& sched :
+       {groups(128, 64, 8, 2, 2, 32, kRegisters), groups(64, 128, 4, 3, 1, 32, kRegisters),
+        groups(128, 128, 8, 3, 7, 16, kRegisters), groups(256, 128, 8, 2, 1, 16, kRegisters),
+        groups(128, 32, 8, 2, 3, 64, kRegisters)}) {
     const ScheduledKernel kernel(kSplit, sched);
     kernel.expect_outputs(
         [&](const ScheduledKernel::Tensors& in) { return multiplied(kOperands, in, 1); }, 2);
     EXPECT_EQ(kir::shared_bytes(kernel.lowered()),
               kernel.planned().kernels.front().chosen().estimate.shared_bytes);
   }
-  const kir::Kernel lowered = ScheduledKernel(kSplit, groups(128, 64, 8, 2, 2, 32)).lowered();
+  const kir::Kernel lowered =
+      ScheduledKernel(kSplit, groups(128, 64, 8, 2, 2, 32, kRegisters)).lowered();
   EXPECT_EQ(count_of<kir::Wgmma>(lowered, lowered.body), 3 * 32 / 8);
+  EXPECT_EQ(count_of<kir::WgmmaCommit>(lowered, lowered.body), 2) << "one of each half";
   EXPECT_EQ(count_of<kir::ProxyFence>(lowered, lowered.body), 1);
-  EXPECT_EQ(count_of<kir::GroupBarrier>(lowered, lowered.body), 1);
+  EXPECT_EQ(count_of<kir::GroupBarrier>(lowered, lowered.body), 0);
   for (const kir::TensorMap& map : lowered.tensor_maps) EXPECT_FALSE(map.to_tf32);
 }
 

@@ -236,14 +236,14 @@ Fusion split_product() {
 )");
 }
 
-Schedule split_schedule(int64_t rows, int64_t columns, int64_t stages) {
+Schedule split_schedule(int64_t rows, int64_t columns, int64_t stages, int64_t depth = 32) {
   return {.family = std::string(kMatmul),
           .parameters = MatmulParameters{.tile_rows = rows,
                                          .tile_columns = columns,
-                                         .tile_depth = 32,
+                                         .tile_depth = depth,
                                          .row_warps = 8,
                                          .pipeline_stages = stages,
-                                         .consumer_registers = 232},
+                                         .consumer_registers = 208},
           .threads_per_row = 256,
           .vector_width = 2,
           .persistent_blocks = 2};
@@ -251,23 +251,28 @@ Schedule split_schedule(int64_t rows, int64_t columns, int64_t stages) {
 
 // Infinities, NaN and numbers of all magnitudes, in tiles that end within a stage.
 TEST(MatmulInterpreterTest, SplitOperandsAreRight) {
+  struct Case {
+    int64_t m, k, n;
+    Schedule schedule;
+  };
   const Fusion fusion = split_product();
-  for (const auto& [m, k, n] :
-       {std::array<int64_t, 3>{200, 100, 260}, {129, 4, 64}, {64, 264, 8}}) {
-    for (const Schedule& schedule : {split_schedule(128, 128, 2), split_schedule(128, 64, 3)}) {
-      const ExtentValues extents{{"M", m}, {"K", k}, {"N", n}};
-      auto planned = plan(fusion, extents, *find_device("H200"),
-                          {.families = builtin_families(), .pin = {.schedule = schedule}});
-      ASSERT_TRUE(planned) << planned.error().text();
-      const auto check = check_on_host(fusion, planned->binding, *planned, 1, builtin_families());
-      ASSERT_TRUE(check) << check.error().text();
-      EXPECT_TRUE(check->passed()) << check->text();
-    }
+  for (const Case& product : {Case{200, 100, 132, split_schedule(128, 128, 2)},
+                              {129, 4, 64, split_schedule(128, 64, 3)},
+                              {64, 264, 8, split_schedule(128, 64, 3)},
+                              {260, 40, 68, split_schedule(256, 128, 2, 16)}}) {
+    const ExtentValues extents{{"M", product.m}, {"K", product.k}, {"N", product.n}};
+    auto planned = plan(fusion, extents, *find_device("H200"),
+                        {.families = builtin_families(), .pin = {.schedule = product.schedule}});
+    ASSERT_TRUE(planned) << planned.error().text();
+    const auto check = check_on_host(fusion, planned->binding, *planned, 1, builtin_families());
+    ASSERT_TRUE(check) << check.error().text();
+    EXPECT_TRUE(check->passed()) << check->text();
   }
 }
 
-// What splits a stage and what multiplies it are ordered by a fence, a barrier, a wait for the
-// products before it, and two copies of the second parts.
+// What splits a stage and what multiplies it are ordered by a fence and an mbarrier; the registers
+// of the left operand by a wait for the products before and a fence; and the loads of all lanes
+// come before the warp releases the stage.
 TEST(MatmulInterpreterTest, MistakesBetweenSplitsAndProductsAreFound) {
   const Fusion fusion = split_product();
   const auto planned =
@@ -293,26 +298,28 @@ TEST(MatmulInterpreterTest, MistakesBetweenSplitsAndProductsAreFound) {
     kind = kir::Comment{"left out"};
     return true;
   };
-  const Mistake no_fence = [&](const kir::Kernel&, kir::StmtKind& kind) {
-    return std::holds_alternative<kir::ProxyFence>(kind) && left_out(kind);
+  const auto without = [&]<class T>(const T&) -> Mistake {
+    return [&](const kir::Kernel&, kir::StmtKind& kind) {
+      return std::holds_alternative<T>(kind) && left_out(kind);
+    };
   };
-  const Mistake no_barrier = [&](const kir::Kernel&, kir::StmtKind& kind) {
-    return std::holds_alternative<kir::GroupBarrier>(kind) && left_out(kind);
+  const Mistake no_wait_for_split = [&](const kir::Kernel& k, kir::StmtKind& kind) {
+    const auto* wait = std::get_if<kir::MbarrierWait>(&kind);
+    return wait != nullptr && k.mbarriers[wait->array].name == "split" && left_out(kind);
   };
-  const Mistake no_wait = [](const kir::Kernel&, kir::StmtKind& kind) {
+  const Mistake no_wait_for_products = [](const kir::Kernel&, kir::StmtKind& kind) {
     auto* wait = std::get_if<kir::WgmmaWait>(&kind);
-    if (wait != nullptr) wait->pending = 1;
-    return wait != nullptr;
-  };
-  const Mistake one_copy = [&](const kir::Kernel& k, kir::StmtKind& kind) {
-    const auto* assign = std::get_if<kir::Assign>(&kind);
-    return assign != nullptr && k.vars[assign->var].name == "second_copy" && left_out(kind);
+    if (wait == nullptr) return false;
+    EXPECT_EQ(wait->pending, 1) << "of the other half of a stage";
+    wait->pending = 2;
+    return true;
   };
   for (uint64_t seed = 0; seed < 4; ++seed) {
-    EXPECT_TRUE(found(no_fence, seed)) << "no fence";
-    EXPECT_TRUE(found(no_barrier, seed)) << "no barrier";
-    EXPECT_TRUE(found(no_wait, seed)) << "no wait";
-    EXPECT_TRUE(found(one_copy, seed)) << "one copy";
+    EXPECT_TRUE(found(without(kir::ProxyFence{}), seed)) << "no fence behind a split";
+    EXPECT_TRUE(found(no_wait_for_split, seed)) << "no wait for a split";
+    EXPECT_TRUE(found(no_wait_for_products, seed)) << "no wait for products";
+    EXPECT_TRUE(found(without(kir::WgmmaFence{}), seed)) << "no fence of registers";
+    EXPECT_TRUE(found(without(kir::WarpBarrier{}), seed)) << "released before all have loaded";
   }
 }
 
