@@ -183,6 +183,10 @@ constexpr std::array kGroupTiles = {
     BlockTile{128, 128, 8, 1}, BlockTile{128, 64, 8, 1},  BlockTile{64, 256, 4, 2},
     BlockTile{64, 128, 4, 2},  BlockTile{64, 64, 4, 2},
 };
+/// The same of one warp group, which has all columns of a row that is reduced. Small products get
+/// more clusters from them: (512, 512, 512) with a softmax takes 7.9 us by tiles of 64 x 64, with
+/// an RMS norm 8.5, and 9.0 by those of 128 x 64 (H200).
+constexpr std::array kRowGroupTiles = {BlockTile{64, 128, 4, 1}, BlockTile{64, 64, 4, 1}};
 /// Rows that a lane of an epilogue evaluates together. Two spill
 /// (docs/experiments/epilogue_warps.md).
 constexpr int64_t kEpilogueRows = 1;
@@ -1530,6 +1534,11 @@ class Proposer {
         // Where one block reads all of its rows from memory, shorter stages leave more on its way.
         if (cluster == 1)
           offer_group(shape, cluster, 1, kMostEpilogueWarps, program::kLineBytes / 2);
+      }
+    }
+    if (facts_.has_reduction()) {
+      for (const BlockTile& shape : kRowGroupTiles) {
+        for (const int64_t cluster : cluster_sizes(shape)) offer_group(shape, cluster, 1, 0);
       }
     }
     if (splits_stages(facts_)) return;
