@@ -13,7 +13,7 @@ using kir::ExprId;
 
 static_assert(program::kGroupColumns == kir::Wgmma::kColumns);
 
-kir::SharedMatrix GroupProduct::matrix(program::TileId id, ExprId copy, ExprId own,
+kir::SharedMatrix GroupProduct::matrix(program::TileId id, ExprId stage, ExprId own,
                                        int64_t k) const {
   const program::Tile& tile = scope_.tile(id);
   const bool is_left = id == contract_.left;
@@ -26,7 +26,7 @@ kir::SharedMatrix GroupProduct::matrix(program::TileId id, ExprId copy, ExprId o
                         .transposed = transposed,
                         .swizzle = line * bytes_of(tile.type),
                         .group_stride = kGroupLines * line};
-  ExprId index = builder_.mul(copy, scope_.i32(elements_of(tile)));
+  ExprId index = builder_.mul(stage, scope_.i32(elements_of(tile)));
   if (transposed) {
     // A line holds elements along the own axis.
     out.block_stride = (is_left ? shape_.m : shape_.n) > line ? block : 0;
@@ -46,7 +46,7 @@ ExprId GroupProduct::row(int64_t i) const {
 }
 
 void GroupProduct::multiply(const std::function<Left(int64_t)>& left, program::TileId right,
-                            ExprId copy, int64_t k) const {
+                            ExprId stage, int64_t k) const {
   const int64_t groups = shape_.n / 4;  // Of one product.
   const int64_t columns = sum_.columns.extent / shape_.n;
   for (int64_t i = 0; i < row_instructions(sum_); ++i) {
@@ -58,7 +58,7 @@ void GroupProduct::multiply(const std::function<Left(int64_t)>& left, program::T
                                  .accumulator_group = scope_.i32((i * columns + j) * groups),
                                  .columns = shape_.n,
                                  .left = rows,
-                                 .right = matrix(right, copy, column, k)});
+                                 .right = matrix(right, stage, column, k)});
     }
   }
 }

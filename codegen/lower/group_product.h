@@ -24,16 +24,16 @@ class GroupProduct : TileProduct {
  private:
   using Left = std::variant<kir::SharedMatrix, kir::RegisterMatrix>;
 
-  /// The part of a copy (i32) of an operand's tile from index `own` of its own axis (i32) and
+  /// The part of a stage (i32) of an operand's tile from index `own` of its own axis (i32) and
   /// element `k` on.
-  [[nodiscard]] kir::SharedMatrix matrix(program::TileId tile, kir::ExprId copy, kir::ExprId own,
+  [[nodiscard]] kir::SharedMatrix matrix(program::TileId tile, kir::ExprId stage, kir::ExprId own,
                                          int64_t k) const;
   /// Where the rows of instruction `i` begin in the block's tile, i32.
   [[nodiscard]] kir::ExprId row(int64_t i) const;
   /// Starts the products for the step along k that begins at element `k`. `left` gives what an
   /// instruction along the rows has of the left operand.
-  void multiply(const std::function<Left(int64_t i)>& left, program::TileId right, kir::ExprId copy,
-                int64_t k) const;
+  void multiply(const std::function<Left(int64_t i)>& left, program::TileId right,
+                kir::ExprId stage, int64_t k) const;
   /// The same of an operand in two parts.
   void start_split(kir::ExprId stage) const;
 };

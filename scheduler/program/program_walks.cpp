@@ -627,9 +627,9 @@ int64_t fragment_words(const Program& program) {
     constexpr int64_t kLeftWords = 4;
     const MatrixShape shape = matrix_shape(program, *contract);
     if (sum.place == Place::kGroupFragment) {
-      // Operands stay in shared memory, but for both parts of a left one that is split: products of
-      // a stage read them until they are done.
-      constexpr int64_t kParts = 2;
+      // Operands stay in shared memory, but for a left one that is split: both parts of it, which
+      // products of a stage read until they are done, and what is loaded for the next one.
+      constexpr int64_t kParts = 3;
       if (contract->right_second.valid()) {
         operands = std::max(operands, kParts * kLeftWords * (sum.rows.extent / shape.m) *
                                           (depth_of(program, *contract) / shape.k));
