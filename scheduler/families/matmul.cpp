@@ -317,7 +317,7 @@ bool has_f8(const SegmentFacts& facts) {
          is_f8(facts.fusion.values[contraction.columns.value].type);
 }
 
-/// True if warp groups multiply f32 in two parts (program::Split).
+/// True if matrix instructions multiply f32 in two parts: warp groups by a program::Split.
 bool splits_stages(const SegmentFacts& facts) {
   return unit_of(facts) == program::Unit::kMatrix &&
          contract_op(facts).precision == ContractPrecision::kTf32x3;
@@ -750,6 +750,10 @@ class ProgramBuilder {
         own_(std::get<MatmulParameters>(schedule.parameters)) {}
 
   program::Program run() {
+    // As much as most programs have: hundreds of schedules of a segment have one each.
+    out_.axes.reserve(4);
+    out_.tiles.reserve(6);
+    out_.steps.reserve(10);
     out_.name = facts_.fusion.name;
     out_.threads = schedule_.threads_per_block();
     if (has_producer(own_)) {

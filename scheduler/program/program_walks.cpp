@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <span>
 #include <type_traits>
 
 #include <fmt/format.h>
@@ -43,30 +44,32 @@ class Walk {
   }
 
  private:
-  /// Iterations of a loop; inside of it the axis has the part of one iteration.
-  double enter(const Loop& loop) {
-    const int64_t count = divided_up(extents_[loop.axis], loop.step);
+  /// Runs `inside` with the part of an axis that one iteration of each loop has. `count` gets as
+  /// many times larger as there are iterations.
+  void enter(std::span<const Loop> loops, double& count, const auto& inside) {
+    if (loops.empty()) return inside();
+    const Loop& loop = loops.front();
+    const int64_t outside = extents_[loop.axis];
+    count *= static_cast<double>(divided_up(outside, loop.step));
     extents_[loop.axis] = loop.step;
-    return static_cast<double>(count);
+    enter(loops.subspan(1), count, inside);
+    extents_[loop.axis] = outside;
   }
 
   void enter(const Nest& nest, Times times) {
-    const IdVector<AxisId, int64_t> outside = extents_;
     double& count = nest.binding == Binding::kBlock ? times.blocks : times.parts;
-    for (const Loop& loop : nest.loops) count *= enter(loop);
-    steps(nest.body, times);
-    extents_ = outside;
+    enter(nest.loops, count, [&] { steps(nest.body, times); });
   }
 
   void enter(const Pipeline& pipeline, Times times) {
-    const IdVector<AxisId, int64_t> outside = extents_;
-    const double count = enter(pipeline.loop);
-    const auto warps = static_cast<double>(std::max<int64_t>(pipeline.slice_warps, 1));
-    times.iterations *= std::ceil(count / warps);
-    times.parts *= warps;
-    steps(pipeline.copies, times);
-    steps(pipeline.body, times);
-    extents_ = outside;
+    double count = 1.0;
+    enter({&pipeline.loop, 1}, count, [&] {
+      const auto warps = static_cast<double>(std::max<int64_t>(pipeline.slice_warps, 1));
+      times.iterations *= std::ceil(count / warps);
+      times.parts *= warps;
+      steps(pipeline.copies, times);
+      steps(pipeline.body, times);
+    });
   }
 
   const Program& program_;
