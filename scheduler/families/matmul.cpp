@@ -1414,8 +1414,10 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
       steps * std::max(0.0, kStepClocks - (beside - 1.0) * step_clocks) / clocks_per_us;
   const double stores_us = store_clocks(facts, program, own) / clocks_per_us;
   if (program.producer) {
-    const double split_us =
-        splits_stages(facts) ? of_sm * split_steps(facts) * kSplitStepClocks / clocks_per_us : 0.0;
+    if (splits_stages(facts)) {
+      out.matrix_us =
+          std::hypot(out.matrix_us, of_sm * split_steps(facts) * kSplitStepClocks / clocks_per_us);
+    }
     out.l2_us = traffic.copied_bytes / (kTensorCopyBytes * clocks_per_us * busy);
     const double bound_us = std::max({out.matrix_us, out.memory_us, out.l2_us, out.shared_us});
     // What the SM with most tiles takes beyond that is not hidden.
@@ -1423,7 +1425,7 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
     const double tiles_us = products_time(
         {.of_sm = of_sm,
          .steps = steps,
-         .matrix_us = std::hypot(out.matrix_us, split_us),
+         .matrix_us = out.matrix_us,
          .evaluate_us = own.epilogue_warps > 0
                             ? epilogue_time(facts, program, stages_of_epilogue(facts, own), limits)
                             : stores_us + tile * evaluation_clocks(facts, stage) / clocks_per_us},
