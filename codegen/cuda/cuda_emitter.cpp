@@ -31,7 +31,6 @@ class CudaEmitter {
     for (const kir::Stmt& stmt : kernel.stmts) {
       const auto* store = std::get_if<kir::ClusterStore>(&stmt.kind);
       if (store != nullptr) is_sent_to_[store->array] = true;
-
       const auto* product = std::get_if<kir::Wgmma>(&stmt.kind);
       if (product == nullptr) continue;
       is_of_product_[product->accumulator] = true;

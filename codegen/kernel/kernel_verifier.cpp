@@ -308,7 +308,10 @@ class StatementVerifier : private ScopeVerifier {
     check_in_warp_group(control, "product of a warp group");
     write(s.accumulator);
     const auto* in_registers = std::get_if<RegisterMatrix>(&s.left);
-    if (in_registers != nullptr) use(in_registers->tile);
+    if (in_registers != nullptr) {
+      use(in_registers->tile);
+      check_fragment(in_registers->tile);
+    }
     const auto problems = problems_of(kernel_, s);
     for (const std::string& problem : problems) report("{}", problem);
     if (!problems.empty()) return;

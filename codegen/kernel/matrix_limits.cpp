@@ -139,11 +139,8 @@ class ProductProblems {
       report("{} ({}) is {}; products of {} and {} are {}", product_.accumulator, accumulator.name,
              accumulator.type, left, right, *needed);
     }
-    std::visit(overloaded{
-                   [&](const SharedMatrix& matrix) { check(matrix, Wgmma::kRows); },
-                   [&](const RegisterMatrix& matrix) { check(matrix); },
-               },
-               product_.left);
+    if (const auto* matrix = std::get_if<SharedMatrix>(&product_.left))
+      check(*matrix, Wgmma::kRows);
     check(product_.right, product_.columns);
     return std::move(problems_);
   }
@@ -152,14 +149,6 @@ class ProductProblems {
   template <class... Args>
   void report(fmt::format_string<Args...> format, Args&&... args) {
     problems_.push_back(fmt::format(format, std::forward<Args>(args)...));
-  }
-
-  void check(const RegisterMatrix& matrix) {
-    const Var& tile = kernel_.vars[matrix.tile];
-    const int64_t bytes = tile.lanes * bytes_of(tile.type);
-    if (bytes == kFragmentBytes) return;
-    report("{} ({}) has {} bytes in a group; a lane has {} of a matrix", matrix.tile, tile.name,
-           bytes, kFragmentBytes);
   }
 
   void check(const SharedMatrix& matrix, int64_t own) {
