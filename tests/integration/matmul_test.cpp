@@ -15,6 +15,7 @@
 #include "scheduler/schedule/family_names.h"
 #include "scheduler/segmentation/deferred_scales.h"
 #include "tests/integration/canned_case.h"
+#include "tests/split_schedule.h"
 #include "tests/support/budget_truth.h"
 #include "tests/support/effort.h"
 
@@ -236,19 +237,6 @@ Fusion split_product() {
 )");
 }
 
-Schedule split_schedule(int64_t rows, int64_t columns, int64_t stages, int64_t depth = 32) {
-  return {.family = std::string(kMatmul),
-          .parameters = MatmulParameters{.tile_rows = rows,
-                                         .tile_columns = columns,
-                                         .tile_depth = depth,
-                                         .row_warps = 8,
-                                         .pipeline_stages = stages,
-                                         .consumer_registers = 208},
-          .threads_per_row = 256,
-          .vector_width = 2,
-          .persistent_blocks = 2};
-}
-
 // Infinities, NaN and numbers of all magnitudes, in tiles that end within a stage.
 TEST(MatmulInterpreterTest, SplitOperandsAreRight) {
   struct Case {
@@ -256,10 +244,10 @@ TEST(MatmulInterpreterTest, SplitOperandsAreRight) {
     Schedule schedule;
   };
   const Fusion fusion = split_product();
-  for (const Case& product : {Case{200, 100, 132, split_schedule(128, 128, 2)},
-                              {129, 4, 64, split_schedule(128, 64, 3)},
-                              {64, 264, 8, split_schedule(128, 64, 3)},
-                              {260, 40, 68, split_schedule(256, 128, 2, 16)}}) {
+  for (const Case& product : {Case{200, 100, 132, split_schedule(128, 128, 32, 2, 2)},
+                              {129, 4, 64, split_schedule(128, 64, 32, 3, 2)},
+                              {64, 264, 8, split_schedule(128, 64, 32, 3, 2)},
+                              {260, 40, 68, split_schedule(256, 128, 16, 2, 2)}}) {
     const ExtentValues extents{{"M", product.m}, {"K", product.k}, {"N", product.n}};
     auto planned = plan(fusion, extents, *find_device("H200"),
                         {.families = builtin_families(), .pin = {.schedule = product.schedule}});
@@ -275,9 +263,9 @@ TEST(MatmulInterpreterTest, SplitOperandsAreRight) {
 // come before the warp releases the stage.
 TEST(MatmulInterpreterTest, MistakesBetweenSplitsAndProductsAreFound) {
   const Fusion fusion = split_product();
-  const auto planned =
-      plan(fusion, {{"M", 128}, {"K", 160}, {"N", 128}}, *find_device("H200"),
-           {.families = builtin_families(), .pin = {.schedule = split_schedule(128, 128, 2)}});
+  const auto planned = plan(
+      fusion, {{"M", 128}, {"K", 160}, {"N", 128}}, *find_device("H200"),
+      {.families = builtin_families(), .pin = {.schedule = split_schedule(128, 128, 32, 2, 2)}});
   ASSERT_TRUE(planned) << planned.error().text();
   const KernelPlan& kernel = planned->kernels.front();
   const std::vector<HostTensor> inputs = sample_inputs(fusion, planned->binding, 1);

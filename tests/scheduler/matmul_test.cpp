@@ -12,6 +12,7 @@
 #include "scheduler/program/operand_copy.h"
 #include "scheduler/schedule/family_names.h"
 #include "tests/scheduler/facts_of.h"
+#include "tests/split_schedule.h"
 #include "tests/support/plan_matchers.h"
 
 namespace sinter::matmul_test {
@@ -344,23 +345,6 @@ TEST(MatmulTest, WarpGroupsMultiplyF32InThreeProducts) {
   EXPECT_LT(us(kernel), 3.5 * once_us);
 }
 
-/// A schedule of f32 in three products, by so many rows, columns and elements of the contracted
-/// axis.
-Schedule split_schedule(const Product& product, int64_t rows, int64_t columns, int64_t depth,
-                        int64_t stages) {
-  const int64_t tiles = product.sizes.at('m') / rows * (product.sizes.at('n') / columns);
-  return {.family = std::string(kMatmul),
-          .parameters = MatmulParameters{.tile_rows = rows,
-                                         .tile_columns = columns,
-                                         .tile_depth = depth,
-                                         .row_warps = 8,
-                                         .pipeline_stages = stages,
-                                         .consumer_registers = 208},
-          .threads_per_row = 256,
-          .vector_width = 2,
-          .persistent_blocks = std::min<int64_t>(tiles, 132)};
-}
-
 // Measured: docs/experiments/split_operands.md.
 TEST(MatmulTest, ThreeProductsArePredicted) {
   struct Measured {
@@ -378,7 +362,9 @@ TEST(MatmulTest, ThreeProductsArePredicted) {
                     .equation = "mk,nk->mn",
                     .sizes = {{'m', cell.m}, {'n', cell.n}, {'k', cell.k}}};
     product.precision = ContractPrecision::kTf32x3;
-    const auto pinned = split_schedule(product, cell.rows, cell.columns, cell.depth, cell.stages);
+    const int64_t tiles = cell.m / cell.rows * (cell.n / cell.columns);
+    const Schedule pinned = split_schedule(cell.rows, cell.columns, cell.depth, cell.stages,
+                                           std::min<int64_t>(tiles, 132));
     const SegmentFacts facts = planned(product, "H200")->kernels.front().facts;
     const DeviceLimits limits = *find_device("H200");
     const auto estimate = estimate_matmul(facts, pinned, limits);
@@ -398,8 +384,7 @@ TEST(MatmulTest, NoWarpsEvaluateRowsBesideThreeProducts) {
   const ValueId y = b.linear(x, w, {}, options);
   b.output(b.sub(y, b.broadcast_over(b.amax(y, {1}), y, {1})), "y");
   const SegmentFacts facts = facts_of(b.build());
-  Product product{.sizes = {{'m', 4096}, {'n', 256}}};
-  Schedule schedule = split_schedule(product, 128, 256, 16, 3);
+  Schedule schedule = split_schedule(128, 256, 16, 3, 4096 / 128);
   EXPECT_TRUE(estimate_matmul(facts, schedule, *find_device("H200")));
   std::get<MatmulParameters>(schedule.parameters).epilogue_warps = 3;
   const auto estimate = estimate_matmul(facts, schedule, *find_device("H200"));
