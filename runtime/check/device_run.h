@@ -29,6 +29,8 @@ struct DeviceRunOptions {
   /// session; absent: measured.
   std::optional<double> copy_bytes_per_us{};
   ExternalFunction external{};  ///< What the oracle takes for external calls.
+  /// References of make_reference() have narrow bounds (OracleOptions::narrow): for large products.
+  bool narrow = false;
   /// Sample data that is checked besides the ordinary, until something is wrong, where the call
   /// draws the inputs itself: a launch of its own for each, so none unless asked for.
   /// sample_data() has all there is.

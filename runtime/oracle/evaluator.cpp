@@ -7,6 +7,7 @@
 #include "fusion_ir/reduction_traits.h"
 #include "runtime/oracle/bounded_cast.h"
 #include "runtime/oracle/bounded_reduction.h"
+#include "runtime/oracle/contracted_blocks.h"
 #include "runtime/oracle/contracted_row.h"
 #include "runtime/oracle/element_runs.h"
 #include "runtime/oracle/element_writer.h"
@@ -26,7 +27,8 @@ class OpEvaluator {
         op_(op),
         operands_(operands),
         threads_(options.threads),
-        whole_(options.whole) {}
+        whole_(options.whole),
+        narrow_(options.narrow) {}
 
   using Views = std::vector<TensorView>;
 
@@ -153,6 +155,14 @@ class OpEvaluator {
   }
 
   Views operator()(const ContractOp& op) const {
+    if (narrow_ && type() == DType::kF32) {
+      if (const auto blocks = ContractedBlocks::make(op, operands_[0], operands_[1],
+                                                     contracted_sizes(op_), threads_)) {
+        ElementWriter out = writer();
+        blocks->fill(out);
+        return one(out);
+      }
+    }
     const ContractedPairs pairs(op, operands_[0], operands_[1], contracted_sizes(op_));
     const bool is_divided = op.fn == ContractFn::kSum && has_quotient();
     const ContractedRow::Sum sum{.is_divided = is_divided,
@@ -617,6 +627,7 @@ class OpEvaluator {
   std::span<const TensorView> operands_;
   int threads_;
   const std::optional<Binding>& whole_;
+  bool narrow_;
 };
 
 }  // namespace

@@ -51,6 +51,10 @@ struct OracleOptions {
   /// period, sums, maxima and minima over it are those of the whole. find_slices()
   /// (runtime/check/row_repetition.h) says for which fusions that is right.
   std::optional<Binding> whole{};
+  /// Sums of products have the bounds of ContractedBlocks, which are found many times as fast: what
+  /// lies within the bounds of the outputs is right, and what lies beyond them may be, for which to
+  /// evaluate once more without this.
+  bool narrow = false;
 };
 
 /// Evaluates a verified fusion op by op: floats in double, rounded where the graph casts and where
