@@ -37,6 +37,11 @@ constexpr double kLog1pUlps = 1.0;
 constexpr double kSinUlps = 2.0;
 constexpr double kCosUlps = 2.0;
 constexpr double kTanhUlps = 2.0;
+// 1 + tanh(x) as 2 / (1 + exp(-2 x)): 2^-22 of exp, 2^-24 of the sum and 1 ulp of the reciprocal,
+// 3.5 ulps together, and 1.25 * 2^-24 * |2 x| of exp's argument times the share that the power has
+// of the sum, which is below half an ulp of the result for x >= 0 and of 1 for x < 0, where tanh(x)
+// is as far off.
+constexpr double kOneAndTanhUlps = 4.0;
 constexpr double kErfUlps = 2.0;
 constexpr double kPowUlps = 4.0;
 
@@ -72,6 +77,10 @@ double accumulation_error(DType type, int64_t n, int64_t period) {
   const double probable = std::expm1(
       (kLambda * alike * std::sqrt(independent) * u + alike * roundings * u * u) / (1.0 - u));
   return std::min(worst, probable);
+}
+
+double one_and_tanh_error(DType type, double magnitude) {
+  return ulps_error(type, kOneAndTanhUlps, magnitude);
 }
 
 double function_error(PointwiseFn fn, DType type, double x, double magnitude) {

@@ -58,6 +58,9 @@ double accumulation_error(DType type, int64_t n);
 /// the probabilistic bound is lambda (n / period) sqrt(period) u. The worst case is as it was.
 double accumulation_error(DType type, int64_t n, int64_t period);
 
+/// More of it for 1 + tanh(x) and 1 - tanh(x), which a device may find without tanh(x).
+double one_and_tanh_error(DType type, double magnitude);
+
 /// Absolute error of a pointwise float function at an exact operand x whose result has magnitude at
 /// most `magnitude`. Zero for functions that do not round and where the result is zero or infinite
 /// for certain.

@@ -64,6 +64,7 @@ class OpEvaluator {
       each_real(out, op.fn);
       TensorView result = out.finish();
       if (has_infinity(result) && leaves_infinities_open(op.fn)) open_infinities(op.fn, result);
+      if (is_one_and_tanh(op.fn)) return {without_tanh(result)};
       return {std::move(result)};
     } else {
       const DType operand_type = operands_[0].type;
@@ -474,6 +475,27 @@ class OpEvaluator {
       return x;
     });
     result = out.finish();
+  }
+
+  [[nodiscard]] bool is_one_and_tanh(PointwiseFn fn) const {
+    if (fn != PointwiseFn::kAdd && fn != PointwiseFn::kSub) return false;
+    const auto has_form = [&](ValueId one, ValueId other) {
+      const auto* function = fusion_.def_as<PointwiseOp>(other);
+      return function != nullptr && function->fn == PointwiseFn::kTanh &&
+             is_splat_of(fusion_, one, 1.0);
+    };
+    return has_form(op_.operands[0], op_.operands[1]) ||
+           (fn == PointwiseFn::kAdd && has_form(op_.operands[1], op_.operands[0]));
+  }
+  /// 1 + tanh(x), with what a device may be off that finds it without tanh(x).
+  [[nodiscard]] TensorView without_tanh(const TensorView& sum) const {
+    ElementWriter out = writer();
+    each<1>(out, {&sum}, [&](const auto& at) {
+      BoundedReal x = sum.real(at[0]);
+      x.bound += one_and_tanh_error(type(), std::fabs(x.value));
+      return x;
+    });
+    return out.finish();
   }
 
   /// True if a cast to this op's type changes no element and no bound. What is of a storage-only

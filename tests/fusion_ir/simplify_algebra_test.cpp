@@ -76,6 +76,40 @@ TEST(SimplifyAlgebra, TakingOfOneElementIsASelection) {
   }
 }
 
+// tanh(x) beside 1 alone needs no tanh.
+TEST(SimplifyAlgebra, OneAndTanh) {
+  const auto tanh_of = [](FusionBuilder& b, ValueId x) {
+    return b.pointwise(PointwiseFn::kTanh, {x});
+  };
+  const auto expect_without = [&](const Make& before, double factor) {
+    const Fusion simplified =
+        applied(remove_dead_values, applied(simplify_algebra, fusion_of(before, DType::kF32)));
+    const Fusion after = fusion_of(
+        [&](FusionBuilder& b, ValueId x) {
+          ValueId y = b.pointwise(PointwiseFn::kExp, {with(b, PointwiseFn::kMul, x, factor)});
+          y = b.pointwise(PointwiseFn::kReciprocal, {with(b, PointwiseFn::kAdd, y, 1.0)});
+          return with(b, PointwiseFn::kMul, y, 2.0);
+        },
+        DType::kF32);
+    EXPECT_TRUE(structurally_equal(simplified, after)) << print(simplified);
+  };
+  expect_without([&](auto& b, ValueId x) { return b.add(tanh_of(b, x), b.constant(1.0)); }, -2.0);
+  expect_without([&](auto& b, ValueId x) { return b.add(b.constant(1.0), tanh_of(b, x)); }, -2.0);
+  expect_without([&](auto& b, ValueId x) { return b.sub(b.constant(1.0), tanh_of(b, x)); }, 2.0);
+  expect_unchanged([&](auto& b, ValueId x) { return b.add(tanh_of(b, x), b.constant(2.0)); });
+  expect_unchanged([&](auto& b, ValueId x) { return b.sub(tanh_of(b, x), b.constant(1.0)); });
+  // What else reads it needs it.
+  expect_unchanged([&](auto& b, ValueId x) {
+    const ValueId tanh = tanh_of(b, x);
+    return b.mul(b.add(tanh, b.constant(1.0)), tanh);
+  });
+  expect_unchanged([&](auto& b, ValueId x) {
+    const ValueId tanh = tanh_of(b, x);
+    b.output(tanh, "tanh");
+    return b.add(tanh, b.constant(1.0));
+  });
+}
+
 TEST(SimplifyAlgebra, Negations) {
   expect_identity([](auto& b, ValueId x) { return b.neg(b.neg(x)); });
   expect_same([](auto& b, ValueId x) { return b.abs(b.neg(x)); },

@@ -189,6 +189,42 @@ TEST(Oracle, CrossEntropyBoundIsSoundAndTight) {
   EXPECT_TRUE(compare(expected, 0, perturbed(device, 0, 1e-4)).has_value());
 }
 
+/// 1 + tanh(x) as a device finds it without tanh(x), with the largest errors that its functions
+/// have of one sign.
+float one_and_tanh(float x, int sign) {
+  const auto off = [&](double value, double relative) {
+    return static_cast<float>(value * (1.0 + sign * relative));
+  };
+  const float exponent = -2.0F * x;
+  const float power =
+      off(std::exp(static_cast<double>(exponent)), 0x1p-22 + 1.25 * 0x1p-24 * std::fabs(exponent));
+  return 2.0F * off(1.0 / static_cast<double>(1.0F + power), -0x1p-23);
+}
+
+// 1 + tanh(x) is right with and without tanh(x), and an error of 8 ulps near 1 is noticed.
+TEST(Oracle, OneAndTanhMayBeFoundWithoutTanh) {
+  std::vector<double> numbers = {0.0, -0.0, 1e-30, -1e-30, 50.0, -50.0, 9.1, -9.1};
+  for (double x = 1e-6; x < 12.0; x *= 1.01) {
+    numbers.push_back(static_cast<double>(static_cast<float>(x)));
+    numbers.push_back(static_cast<double>(static_cast<float>(-x)));
+  }
+  const auto count = static_cast<int64_t>(numbers.size());
+  FusionBuilder b;
+  const ValueId x = b.input(DType::kF32, {count});
+  b.output(b.add(b.pointwise(PointwiseFn::kTanh, {x}), b.constant(1.0)), "y");
+  const OracleOutput out = evaluate(b, {tensor(DType::kF32, {count}, numbers)}).outputs.front();
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const auto at = static_cast<float>(numbers[i]);
+    const double direct = static_cast<double>(1.0F + std::tanh(at));
+    EXPECT_LE(std::fabs(direct - out.real[i]), out.bound[i]) << at;
+    for (const int sign : {-1, 1}) {
+      const auto found = static_cast<double>(one_and_tanh(at, sign));
+      EXPECT_LE(std::fabs(found - out.real[i]), out.bound[i]) << at;
+    }
+    EXPECT_LT(out.bound[i], 8.0 * 0x1p-23 * 2.0) << at;
+  }
+}
+
 TEST(Oracle, QuantisationAllowsNeighboursOnlyAtTies) {
   FusionBuilder b;
   const ValueId x = b.input(DType::kF32, {2, 1000});
