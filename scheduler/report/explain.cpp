@@ -192,6 +192,8 @@ std::string segment_text(const KernelPlan& kernel, const Decision& decision,
   out += refusals_text(rejections);
   out += runners_up_text(kernel, best_of_families(kernel));
   if (const std::string kept = kept_text(kernel); !kept.empty()) out += "\n" + kept;
+  if (kernel.chosen().estimate.threads == 0)
+    return out + "\nresources: those of the library's kernel\n";
   out += "\nresources of the chosen schedule, as estimated\n";
   return out + resources_text(kernel.chosen().estimate, limits);
 }

@@ -4,6 +4,7 @@
 
 #include "fusion_ir/fusion_builder.h"
 #include "scheduler/analysis/kept_value.h"
+#include "scheduler/families/cublaslt.h"
 #include "scheduler/plan/plan_options.h"
 #include "scheduler/planning/planner.h"
 #include "tests/support/canned_fusions.h"
@@ -201,6 +202,20 @@ TEST(Explain, ResourcesAreBarsAgainstTheirBudgets) {
               ContainsRegex("threads per SM +512 +2048  \\[######\\.{18}\\]  +256 per block"));
   EXPECT_THAT(text, HasSubstr("1000 in the grid, 3.79 waves"));
   EXPECT_THAT(text, ContainsRegex("bytes in flight per SM .*\\[############\\.{12}\\]"));
+}
+
+// A library's kernel has no threads that the plan knows of.
+TEST(Explain, ALibraryHasItsOwnResources) {
+  FusionBuilder b("product");
+  b.output(
+      b.cast(b.linear(b.input(DType::kBF16, {8192, 4096}), b.input(DType::kBF16, {4096, 4096})),
+             DType::kBF16),
+      "y");
+  PlanOptions options{.families = with_cublaslt(builtin_families())};
+  options.pin.family = std::string(kCublasLt);
+  const auto made = plan(b.build(), {}, *find_device("H200"), options);
+  ASSERT_TRUE(made) << made.error().text();
+  EXPECT_THAT(explain(*made), HasSubstr("those of the library's kernel"));
 }
 
 TEST(Explain, SaysWhatComesOfMoreRegistersThanThereAre) {
