@@ -10,6 +10,7 @@
 #include "codegen/lower/fragment_product.h"
 #include "codegen/lower/fragment_region.h"
 #include "codegen/lower/group_product.h"
+#include "codegen/lower/handed_elements.h"
 #include "codegen/lower/handed_rows.h"
 #include "codegen/lower/lane_product.h"
 #include "codegen/lower/operand_copies.h"
@@ -343,8 +344,10 @@ class ProgramLowering {
               [&](const program::Fold&) { SINTER_CHECK(false, "a fold beside other steps"); },
               [&](const program::Handover& handover) { FragmentHandover(scope_, handover).put(); },
               [&](const program::Region& region) {
-                if (role_ == Role::kEpilogue) {
+                if (role_ == Role::kEpilogue && region.holds_rows) {
                   HandedRows(scope_, tiles_, epilogue_loop_, region).evaluate();
+                } else if (role_ == Role::kEpilogue) {
+                  HandedElements(scope_, tiles_, epilogue_loop_, region).evaluate();
                 } else if (region.holds_rows) {
                   RowRegion(scope_, tiles_, region).evaluate();
                 } else {

@@ -9,6 +9,7 @@
 #include <set>
 #include <span>
 
+#include "fusion_ir/match.h"
 #include "fusion_ir/operand_walk.h"
 #include "scheduler/analysis/in_place.h"
 #include "scheduler/analysis/kept_value.h"
@@ -23,9 +24,21 @@ constexpr double kUnitsPerByte = 16.0;
 
 // A conversion between storage and compute type is one instruction (SASS: PRMT, IMAD.U32 or F2FP).
 constexpr double kCastIssueSlots = 1.0;
+// A reciprocal of 1 or more, as in a sigmoid (CallForm::kOneOrMore; SASS: FMUL, MUFU, FMUL).
+constexpr double kOneOrMoreIssueSlots = 3.0;
 
-double issue_slots_of(const Fusion& fusion, ValueId value) {
-  return issue_slots_of(fusion.def_of(value).kind);
+/// True for exp(x) + c with c >= 1.
+bool is_one_or_more(const Fusion& fusion, ValueId value) {
+  const auto operands = operands_of(fusion, value, PointwiseFn::kAdd);
+  if (operands.empty()) return false;
+  for (size_t i = 0; i < 2; ++i) {
+    const auto constant = splat_constant(fusion, operands[i]);
+    const auto* power = fusion.def_as<PointwiseOp>(operands[1 - i]);
+    if (constant && constant->real >= 1.0 && power != nullptr &&
+        (power->fn == PointwiseFn::kExp || power->fn == PointwiseFn::kExp2))
+      return true;
+  }
+  return false;
 }
 
 class Facts {
@@ -352,6 +365,15 @@ double issue_slots_of(const OpKind& kind) {
   if (const auto* pointwise = std::get_if<PointwiseOp>(&kind))
     return info_of(pointwise->fn).issue_slots;
   return std::holds_alternative<CastOp>(kind) ? kCastIssueSlots : 0.0;
+}
+
+double issue_slots_of(const Fusion& fusion, ValueId value) {
+  const Op& op = fusion.def_of(value);
+  const auto* function = std::get_if<PointwiseOp>(&op.kind);
+  const bool is_short = function != nullptr && function->fn == PointwiseFn::kReciprocal &&
+                        compute_type(fusion.values[value].type) == DType::kF32 &&
+                        is_one_or_more(fusion, op.operands.front());
+  return is_short ? kOneOrMoreIssueSlots : issue_slots_of(op.kind);
 }
 
 double element_instructions(const OpKind& kind) { return std::max(1.0, issue_slots_of(kind)); }

@@ -93,6 +93,8 @@ inline constexpr double kBytesPerIssueSlot = 0.5;
 /// Instructions per element of an op: of pointwise functions and casts. 0 for reductions and ops
 /// that only move elements.
 double issue_slots_of(const OpKind& kind);
+/// The same of the op that defines a value, whose operands may make it shorter.
+double issue_slots_of(const Fusion& fusion, ValueId value);
 
 /// Instructions of an op in a kernel's code, per element; at least one.
 double element_instructions(const OpKind& kind);

@@ -295,7 +295,7 @@ class Distribution {
         stage.loads.push_back(value);
       } else {
         stage.computed.push_back(value);
-        stage.issue_slots += issue_slots_of(fusion().def_of(value).kind);
+        stage.issue_slots += issue_slots_of(fusion(), value);
         stage.special_functions += special_functions_of(fusion(), value);
       }
     }

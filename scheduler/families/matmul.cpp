@@ -98,6 +98,12 @@ constexpr double kBesideProducts = 1.2;
 /// Clocks of a warp of the epilogue for an iteration beside its elements: it waits for the tile and
 /// for shared memory.
 constexpr double kEpilogueIterationClocks = 1100.0;
+/// The same where rows are not reduced, and instructions of all warps of an epilogue in a clock of
+/// the SM, beside the products. (8192, 768, 3072) takes 73.9 us with a GELU by exp and three warps,
+/// 111.4 us with one by tanh, and 85.2 us with a residual; with seven warps 69.4, 89.2 and 69.3 us
+/// (H200, one card).
+constexpr double kElementIterationClocks = 700.0;
+constexpr double kEpilogueIssuePerClock = 1.2;
 /// Clocks of such a warp for an instruction: seven of them share four schedulers with the warp
 /// groups that multiply.
 constexpr double kEpilogueInstructionClocks = 1.5;
@@ -113,15 +119,25 @@ constexpr double kEpilogueExchangeClocks = 550.0;
 constexpr double kRemoteStoreClocks = 1.0;
 /// Clocks in which such a warp waits for another input of its rows.
 constexpr double kEpilogueReadClocks = 1000.0;
-/// Time of products by instructions of half the columns, which read the left operand twice from
-/// shared memory, as a multiple of that by the widest ones.
+/// Time of products by several instructions of so many columns or fewer for a step beside an
+/// epilogue, as a multiple of that by one that is wider: they read an operand more often from
+/// shared memory. (8192, 4096, 4096) takes 349.5 us by instructions of 256 columns, 383 and 386 by
+/// those of 128 (H200).
 constexpr double kNarrowInstructions = 1.06;
+constexpr int64_t kNarrowColumns = 128;
 /// Clocks between the last product of a tile and the first of the next one, in which warp groups
-/// hand the tile over.
-constexpr double kHandoverClocks = 1600.0;
+/// hand the tile over: of the pipeline that runs empty, and elements of the tile that are put into
+/// shared memory in a clock. Tiles of 128 x 256 take 1,600 clocks, those of 128 x 128 1,000: (8192,
+/// 768, 2304) takes 48.4 us (H200).
+constexpr double kHandoverClocks = 400.0;
+constexpr double kHandoverElements = 27.3;
 /// Bytes per clock that tensor copies bring from L2 to an SM. (2048, 2048, 2048) by tiles of
 /// 64 x 256 takes 28.5 us, where nothing else limits.
 constexpr double kTensorCopyBytes = 61.0;
+/// Clocks between the request of a tensor copy and its first bytes. While a stage is multiplied the
+/// others are on their way: (8192, 768, 3072) by tiles of 128 x 256 takes 77.4, 62.6 and 62.3 us
+/// with 2, 3 and 4 stages, by tiles of 128 x 128 106.8, 75.8 and 64.6 us with 2, 3 and 6 (H200).
+constexpr double kTensorCopyLatency = 700.0;
 
 /// Clocks of a warp for a step of 32 bytes along k whose left operand it splits, beside the
 /// products. They go on meanwhile: both times join as a 2-norm. By tiles of 128 x 64 a step takes
@@ -187,6 +203,9 @@ constexpr std::array kGroupTiles = {
 /// more clusters from them: (512, 512, 512) with a softmax takes 7.9 us by tiles of 64 x 64, with
 /// an RMS norm 8.5, and 9.0 by those of 128 x 64 (H200).
 constexpr std::array kRowGroupTiles = {BlockTile{64, 128, 4, 1}, BlockTile{64, 64, 4, 1}};
+/// Warps of an epilogue that has the producer's warp group to itself: warp groups that multiply
+/// keep the registers of their widest instructions.
+constexpr int64_t kFewEpilogueWarps = kWarpGroup / kWarp - 1;
 /// Rows that a lane of an epilogue evaluates together. Two spill
 /// (docs/experiments/epilogue_warps.md).
 constexpr int64_t kEpilogueRows = 1;
@@ -198,6 +217,9 @@ constexpr int64_t kMostCommonWords = 16;
 /// evaluates of a chunk. Source: reports of ptxas 13.0 for the kernels of
 /// MatmulNvrtc.ProductsOfWarpGroupsDoNotSpill, which have 32 words of a row at most.
 constexpr int64_t kEpilogueRegisters = 40;
+/// The same where rows are not reduced: besides, an address for each access that is on its way.
+/// Source: as before.
+constexpr int64_t kElementRegisters = 64;
 /// Most registers of a lane of an epilogue for inputs that it loads together. With 32, a layer norm
 /// with f32 weights spills 344 bytes.
 constexpr int64_t kMostAheadWords = 8;
@@ -348,9 +370,6 @@ std::optional<Rejection> check_epilogue(const SegmentFacts& facts, const Schedul
   if (splits_stages(facts))
     return broken("the warps beside the producer split stages into TF32 parts", own.epilogue_warps,
                   0, "warps", "use epilogue_warps 0, or another precision than tf32x3");
-  if (!facts.has_reduction())
-    return broken("warps of an epilogue evaluate rows that are reduced", own.epilogue_warps, 0,
-                  "warps", "use epilogue_warps 0");
   if (own.epilogue_warps < 1 || own.epilogue_warps > kMostEpilogueWarps)
     return broken("the warps of an epilogue are those beside the producer's in two warp groups",
                   own.epilogue_warps, kMostEpilogueWarps, "warps", "use 1 to 7 epilogue_warps");
@@ -693,23 +712,36 @@ std::vector<ValueId> kept_of_epilogue(const SegmentFacts& facts, const MatmulPar
   int64_t common = kMostCommonWords;
   for (const TensorAccess& access : facts.space.inputs) {
     const Dependence& dependence = facts.space.dependence[access.value];
-    if (dependence.columns && !dependence.rows && keep(access.value, common))
+    // Lanes of other rows would still read what one overwrites.
+    const bool is_overwritten =
+        std::ranges::find(facts.in_place, access.tensor, &InPlace::input) != facts.in_place.end();
+    if (dependence.columns && !dependence.rows && !is_overwritten && keep(access.value, common))
       common -= words_of(access.value);
   }
   return out;
 }
-/// Vectors of a row whose inputs a lane of an epilogue loads together.
+/// Vectors of a row whose inputs a lane of an epilogue loads together. Rows that nothing reduces
+/// are evaluated vector by vector, so that registers hold more of their inputs.
 int64_t vectors_ahead(const SegmentFacts& facts, const MatmulParameters& own) {
-  const int64_t chunk =
-      program::kChunkBytes / bytes_of(facts.fusion.values[handed_value(facts)].type);
+  const ValueId handed = handed_value(facts);
+  const int64_t handed_bytes = bytes_of(facts.fusion.values[handed].type);
+  const int64_t chunk = program::kChunkBytes / handed_bytes;
+  const int64_t vectors =
+      divided_up(std::min(own.tile_columns, facts.space.columns), program::kEpilogueLanes * chunk);
   const std::vector<ValueId> kept = kept_of_epilogue(facts, own);
   int64_t words = 0;
+  int64_t left = producer_registers(facts, own).kept - kElementRegisters -
+                 register_words(vectors * chunk, handed_bytes);
+  for (const ValueId value : kept)
+    left -= register_words(vectors * chunk, bytes_of(facts.fusion.values[value].type));
   for (const TensorAccess& access : facts.space.inputs) {
     const bool is_kept = std::ranges::find(kept, access.value) != kept.end();
     if (facts.space.dependence[access.value].columns && !is_kept)
       words += register_words(chunk, access.element_bytes);
   }
-  return std::max<int64_t>(kMostAheadWords / std::max<int64_t>(words, 1), 1);
+  const int64_t most = facts.has_reduction() ? kMostAheadWords : std::max<int64_t>(left, 0);
+  const int64_t ahead = std::max<int64_t>(most / std::max<int64_t>(words, 1), 1);
+  return facts.has_reduction() ? ahead : std::min(ahead, vectors);
 }
 StageList stages_with(const SegmentFacts& facts) {
   std::vector<KeptValue> kept;
@@ -914,7 +946,7 @@ class ProgramBuilder {
   [[nodiscard]] int64_t instruction_columns() const {
     constexpr int64_t kMostBesideEpilogue = 128;
     const bool is_wide = out_.producer && out_.producer->threads > kWarpGroup;
-    return is_wide && part_columns_.extent > kMostBesideEpilogue ? kMostBesideEpilogue : 0;
+    return is_wide && part_columns_.extent > kMostBesideEpilogue ? part_columns_.extent / 2 : 0;
   }
 
   /// Hands the sums over, and evaluates the rows in warps of their own.
@@ -932,7 +964,7 @@ class ProgramBuilder {
         out_.steps.push_back(program::Region{.tile = handed,
                                              .value = value,
                                              .width = program::kChunkBytes / bytes_of(type),
-                                             .holds_rows = true,
+                                             .holds_rows = facts_.has_reduction(),
                                              .ahead = vectors_ahead(facts_, own_),
                                              .kept = kept_of_epilogue(facts_, own_),
                                              .exchange_bytes = 0,
@@ -1119,15 +1151,23 @@ int64_t instruction_registers(const program::Program& program) {
   return most + kOthers;
 }
 
+/// Elements that a lane of an epilogue has of a row of the tile.
+int64_t elements_of_lane(const SegmentFacts& facts, const program::Program& program,
+                         const program::Region& region) {
+  // Where rows are reduced, the tile may be wider than the row.
+  if (region.holds_rows) return elements_per_thread(facts, program::row_schedule(program));
+  return program::epilogue_vectors(program) * region.width;
+}
+
 /// 32-bit registers of a lane of an epilogue that hold its part of a row: what it loads of the
 /// tile, and what it keeps.
 int64_t epilogue_words(const SegmentFacts& facts, const program::Program& program) {
-  const Schedule of_rows = program::row_schedule(program);
-  const int64_t elements = program::rows_together(program) * elements_per_thread(facts, of_rows);
   int64_t words = 0;
   for (const program::Step& step : program.steps) {
     const auto* region = std::get_if<program::Region>(&step);
     if (region == nullptr) continue;
+    const int64_t elements =
+        program::rows_together(program) * elements_of_lane(facts, program, *region);
     words += register_words(elements, bytes_of(facts.fusion.values[region->value].type));
     for (const ValueId value : region->kept)
       words += register_words(elements, bytes_of(facts.fusion.values[value].type));
@@ -1245,9 +1285,10 @@ double evaluation_clocks(const SegmentFacts& facts, const Stage& stage) {
 
 /// What products_time() starts from, of an SM.
 struct ProductTimes {
-  double of_sm;        ///< Tiles.
-  double steps;        ///< Of the pipeline, for each tile.
-  double matrix_us;    ///< Of the products of all tiles.
+  double of_sm;      ///< Tiles.
+  double steps;      ///< Of the pipeline, for each tile.
+  double matrix_us;  ///< Of the products of all tiles, or of their stages where those take longer.
+  double shared_us;  ///< Of what all tiles read and write in shared memory.
   double evaluate_us;  ///< Of what follows from the products of one tile, stores included.
 };
 
@@ -1260,10 +1301,13 @@ double epilogue_time(const SegmentFacts& facts, const program::Program& program,
   const int64_t rows = together * kWarp / of_rows.threads_per_row;
   const int64_t iterations = program.tiles[handover.tile].rows.extent / rows;
   const auto rounds = static_cast<double>(divided_up(iterations, program.producer->epilogue_warps));
-  const auto elements = static_cast<double>(together * elements_per_thread(facts, of_rows));
-  double clocks = kEpilogueIterationClocks;
+  const auto& region = *program::step_of<program::Region>(program);
+  const auto elements = static_cast<double>(together * elements_of_lane(facts, program, region));
+  double clocks = region.holds_rows ? kEpilogueIterationClocks : kElementIterationClocks;
+  double slots = 0.0;
   double sent_for_row = 0.0;  // Stores to other blocks.
   for (const Stage& stage : list.stages) {
+    slots += stage.issue_slots;
     clocks += elements * (kEpilogueInstructionClocks * stage.issue_slots +
                           kEpilogueFunctionClocks * stage.special_functions);
     const int64_t threads = of_rows.threads_per_row * of_rows.cluster_size();
@@ -1277,12 +1321,17 @@ double epilogue_time(const SegmentFacts& facts, const program::Program& program,
     if (!stage.reductions.empty() && of_rows.cluster_size() > 1) clocks += kEpilogueExchangeClocks;
     const bool reads_rows = std::ranges::any_of(
         stage.loads, [&](ValueId value) { return facts.space.dependence[value].rows; });
-    if (reads_rows) clocks += kEpilogueReadClocks;
+    // What is not loaded together is waited for one after the other.
+    const int64_t waits =
+        region.holds_rows ? 1 : divided_up(program::epilogue_vectors(program), region.ahead);
+    if (reads_rows) clocks += kEpilogueReadClocks * static_cast<double>(waits);
   }
   // Elements that are not adjacent along a row are loaded and stored one by one, which touches a
   // line for each lane of a row.
-  const auto of_tile = static_cast<double>(program.tiles[handover.tile].rows.extent *
-                                           columns_per_block(facts, of_rows));
+  const int64_t columns =
+      std::min(columns_per_block(facts, of_rows),
+               elements_of_lane(facts, program, region) * of_rows.threads_per_row);
+  const auto of_tile = static_cast<double>(program.tiles[handover.tile].rows.extent * columns);
   const auto lanes = static_cast<double>(of_rows.threads_per_row);
   double lines = 0.0;
   const auto add = [&](const TensorAccess& access) {
@@ -1296,7 +1345,12 @@ double epilogue_time(const SegmentFacts& facts, const program::Program& program,
     if (covers_all(facts, i)) add(facts.space.outputs[i]);
   }
   const double sent = sent_for_row * static_cast<double>(program.tiles[handover.tile].rows.extent);
-  return (rounds * clocks + sent * kRemoteStoreClocks + lines / kStoreLinesPerClock) /
+  const double issue = region.holds_rows
+                           ? 0.0
+                           : of_tile * (slots / kWarp / kEpilogueIssuePerClock +
+                                        kEpiloguePhiloxClocks * random_numbers(facts));
+  return (std::max(rounds * clocks, issue) + sent * kRemoteStoreClocks +
+          lines / kStoreLinesPerClock) /
          limits.clock_mhz;
 }
 
@@ -1309,8 +1363,18 @@ double products_time(const ProductTimes& times, const program::Program& program,
   const double evaluate_us = times.evaluate_us;
   if (own.epilogue_warps > 0) {
     // Rows are evaluated while the next tile is multiplied, those of the last tile after it.
+    const program::Handover& handover = *program::step_of<program::Handover>(program);
+    const program::Tile& sum = program.tiles[handover.fragment];
+    const program::MatrixShape shape =
+        program::matrix_shape(program, *program::step_of<program::Contract>(program));
+    // Several instructions of a step read the same operand once more.
+    const bool is_narrow =
+        shape.n <= kNarrowColumns && sum.rows.extent * sum.columns.extent > shape.m * shape.n;
+    const auto handed = static_cast<double>(own.tile_rows * own.tile_columns);
+    const double products_us =
+        std::max((is_narrow ? kNarrowInstructions : 1.0) * times.matrix_us, times.shared_us);
     const double tile_us =
-        kNarrowInstructions * times.matrix_us / times.of_sm + kHandoverClocks / clocks_per_us;
+        products_us / times.of_sm + (kHandoverClocks + handed / kHandoverElements) / clocks_per_us;
     return times.of_sm * std::max(tile_us, evaluate_us) + evaluate_us;
   }
   const double turn_us = kTurnClocks / clocks_per_us;
@@ -1419,13 +1483,19 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
           std::hypot(out.matrix_us, of_sm * split_steps(facts) * kSplitStepClocks / clocks_per_us);
     }
     out.l2_us = traffic.copied_bytes / (kTensorCopyBytes * clocks_per_us * busy);
+    // As fast as stages come in that few of them can be on their way.
+    const double of_stage =
+        kTensorCopyLatency + traffic.copied_bytes / (blocks * steps) / kTensorCopyBytes;
+    const double stages_us =
+        of_sm * steps * of_stage / static_cast<double>(own.pipeline_stages - 1) / clocks_per_us;
     const double bound_us = std::max({out.matrix_us, out.memory_us, out.l2_us, out.shared_us});
     // What the SM with most tiles takes beyond that is not hidden.
     const auto tile = static_cast<double>(own.tile_rows * own.tile_columns);
     const double tiles_us = products_time(
         {.of_sm = of_sm,
          .steps = steps,
-         .matrix_us = out.matrix_us,
+         .matrix_us = std::max(out.matrix_us, stages_us),
+         .shared_us = out.shared_us,
          .evaluate_us = own.epilogue_warps > 0
                             ? epilogue_time(facts, program, stages_of_epilogue(facts, own), limits)
                             : stores_us + tile * evaluation_clocks(facts, stage) / clocks_per_us},
@@ -1535,8 +1605,11 @@ class Proposer {
           offer_group(shape, cluster, 1, 0, program::kLineBytes / 2);
           continue;
         }
-        if (!facts_.has_reduction()) continue;
         offer_group(shape, cluster, 1, kMostEpilogueWarps);
+        if (!facts_.has_reduction()) {
+          offer_group(shape, cluster, 1, kFewEpilogueWarps);
+          continue;
+        }
         // Where one block reads all of its rows from memory, shorter stages leave more on its way.
         if (cluster == 1)
           offer_group(shape, cluster, 1, kMostEpilogueWarps, program::kLineBytes / 2);

@@ -522,16 +522,30 @@ int64_t epilogue_rows(const Program& program) {
 
 }  // namespace
 
-int64_t epilogue_lanes(const Program& program) {
-  const Handover* handover = step_of<Handover>(program);
-  if (handover == nullptr) return 0;
-  const Tile& tile = program.tiles[handover->tile];
+namespace {
+
+/// Chunks of a row of a tile that is handed over: no more than the block has columns of the axis.
+int64_t handed_chunks(const Program& program, const Tile& tile) {
   const int64_t of_cluster = divided_up(program.axes[tile.columns.axis].extent,
                                         std::max<int64_t>(cluster_size(program), 1));
   const int64_t columns = std::min(tile.columns.extent, of_cluster);
-  const int64_t chunks = divided_up(columns * bytes_of(tile.type), kChunkBytes);
+  return divided_up(columns * bytes_of(tile.type), kChunkBytes);
+}
+
+}  // namespace
+
+int64_t epilogue_lanes(const Program& program) {
+  const Handover* handover = step_of<Handover>(program);
+  if (handover == nullptr) return 0;
+  const int64_t chunks = handed_chunks(program, program.tiles[handover->tile]);
   return std::min<int64_t>(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(chunks))),
                            kEpilogueLanes);
+}
+
+int64_t epilogue_vectors(const Program& program) {
+  const Handover* handover = step_of<Handover>(program);
+  if (handover == nullptr) return 0;
+  return divided_up(handed_chunks(program, program.tiles[handover->tile]), epilogue_lanes(program));
 }
 
 int64_t rows_together(const Program& program) {
@@ -558,6 +572,7 @@ Schedule row_schedule(const Program& program) {
     const auto* region = std::get_if<Region>(&step);
     if (region == nullptr) continue;
     if (program.tiles[region->tile].place == Place::kShared) out.unroll = region->ahead;
+    if (!region->holds_rows) continue;
     for (const ValueId value : region->kept) out.kept.push_back({value, Residency::kRegister});
   }
   return out;

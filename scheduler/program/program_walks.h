@@ -57,6 +57,8 @@ int64_t handed_parts(const Program& program);
 inline constexpr int64_t kEpilogueLanes = kLineBytes / kChunkBytes;
 /// Lanes that have a row together; 0 without an epilogue.
 int64_t epilogue_lanes(const Program& program);
+/// Chunks of 16 bytes that such a lane has of a row of the tile.
+int64_t epilogue_vectors(const Program& program);
 
 /// The schedule of a row kernel whose threads have the columns of a row as the four lanes have them
 /// that hold a row of a fragment, or as the lanes of a warp of the epilogue have them.

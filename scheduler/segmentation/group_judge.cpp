@@ -21,7 +21,7 @@ namespace {
 double slots_of_all(const Fusion& fusion) {
   double slots = 0.0;
   for (const Op& op : fusion.ops) {
-    slots += issue_slots_of(op.kind) *
+    slots += issue_slots_of(fusion, op.results.front()) *
              static_cast<double>(element_count(fusion.values[op.results.front()].shape));
   }
   return slots;

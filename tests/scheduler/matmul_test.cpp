@@ -674,18 +674,34 @@ TEST(MatmulTest, PinnedEpiloguesAreRefusedWithNumbers) {
   // Four pipeline stages and a tile of 64 KiB.
   EXPECT_THAT(refused([](Schedule&, MatmulParameters& own) { own.pipeline_stages = 4; }),
               HasSubstr("shared memory"));
-  // A product alone has no rows to evaluate.
-  const MatmulParameters own{.tile_rows = 128,
-                             .tile_columns = 256,
-                             .tile_depth = 64,
-                             .row_warps = 8,
-                             .pipeline_stages = 3,
-                             .consumer_registers = 160,
-                             .epilogue_warps = 7};
-  const auto plan = planned({}, "H100", pinned_groups(own, [](Schedule&, MatmulParameters&) {}));
-  ASSERT_FALSE(plan);
-  EXPECT_THAT(plan.error().text(),
-              HasSubstr("evaluate rows that are reduced (value 7, limit 0 warps"));
+}
+
+// A product that is rounded to 16 bits is handed over so. In f32 its tile would take the room of
+// the stages.
+TEST(MatmulTest, EpiloguesStoreProductsOfManyTiles) {
+  for (const char* device : {"H100", "H200"}) {
+    SCOPED_TRACE(device);
+    const auto chosen = [&](int64_t m, int64_t n, int64_t k) {
+      const Fusion fusion = parse_fusion(R"(fusion @rounded extents(m, n, k) {
+  %v0 x : bf16[m, k] = input
+  %v1 w : bf16[n, k] = input
+  %v2 : f32[m, n] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
+  %v3 y : bf16[m, n] = cast %v2
+  return %v3
+})")
+                                .value();
+      const auto plan =
+          sinter::plan(fusion, {{"m", m}, {"n", n}, {"k", k}}, *find_device(device), {});
+      return plan->kernels.front().chosen().schedule;
+    };
+    // Three warps store in the time of many steps of a tile, and leave the widest instruction.
+    EXPECT_EQ(chosen(8192, 14336, 4096).epilogue_warps(), 3);
+    EXPECT_EQ(chosen(8192, 14336, 4096).tile_columns(), 256);
+    EXPECT_GT(chosen(131072, 512, 512).epilogue_warps(), 0);
+    EXPECT_EQ(chosen(131072, 512, 512).cluster_size(), 1);
+    // A block with one tile has nothing to multiply meanwhile.
+    EXPECT_EQ(chosen(2048, 2048, 2048).epilogue_warps(), 0);
+  }
 }
 
 // Measured: benchmarks/results/h200_2026-11-28_epilogue_warps.json.
