@@ -291,10 +291,11 @@ std::optional<Fusion> simplify_algebra(const Fusion& fusion) {
         Replacement replacement;
         if (const auto* pointwise = std::get_if<PointwiseOp>(&op.kind)) {
           replacement = simplify_pointwise(rewriter, pointwise->fn, operands);
-          const bool is_alone = std::ranges::all_of(op.operands, [&](ValueId operand) {
-            return fusion.def_as<PointwiseOp>(operand) == nullptr || is_read_once(operand);
+          const bool reads_tanh = std::ranges::any_of(op.operands, [&](ValueId operand) {
+            return !operands_of(fusion, operand, PointwiseFn::kTanh).empty() &&
+                   is_read_once(operand);
           });
-          if (!replacement && is_alone)
+          if (!replacement && reads_tanh)
             replacement = simplify_one_and_tanh(rewriter, pointwise->fn, operands);
         } else if (std::holds_alternative<CastOp>(op.kind)) {
           replacement = simplify_cast(rewriter, operands.front(), fusion.values[result].type);

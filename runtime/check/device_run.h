@@ -30,6 +30,7 @@ struct DeviceRunOptions {
   std::optional<double> copy_bytes_per_us{};
   ExternalFunction external{};  ///< What the oracle takes for external calls.
   /// References of make_reference() have narrow bounds (OracleOptions::narrow): for large products.
+  /// A run that makes its own begins with them in any case.
   bool narrow = false;
   /// Sample data that is checked besides the ordinary, until something is wrong, where the call
   /// draws the inputs itself: a launch of its own for each, so none unless asked for.

@@ -16,6 +16,12 @@ namespace {
 
 /// Rows and columns of a block of the result: its part of both operands fits in a cache.
 constexpr int64_t kBlock = 128;
+/// Most elements of an operand: 4 GiB of doubles.
+constexpr int64_t kMostElements = int64_t{1} << 29;
+/// Magnitudes and bounds are added up in f32. Elements below the first may have products that are
+/// subnormal there; bounds below the second would be, and count as none.
+constexpr double kTiny = 0x1p-60;
+constexpr double kLeastBound = 0x1p-120;
 
 template <class T>
 using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
@@ -50,31 +56,34 @@ std::optional<ContractedBlocks::Operand> ContractedBlocks::pack(
   }
   const ElementRuns<1> runs(ordered.sizes, {&ordered});
   Operand out{.kept = kept, .exact = view.exact(), .values = {}, .bounds = {}, .exponents = {}};
+  if (runs.count() > kMostElements) return std::nullopt;
   const auto count = static_cast<size_t>(runs.count());
   out.values.resize(count);
   if (!out.exact) out.bounds.resize(count);
   const int64_t rows = contracted > 0 ? runs.count() / contracted : 0;
   out.exponents.resize(static_cast<size_t>(rows));
   std::atomic<bool> is_known = true;
-  for_each_range(rows, std::max<int64_t>(kElementsPerRange / std::max<int64_t>(contracted, 1), 1),
-                 threads, [&](int64_t begin, int64_t end) {
-                   bool known = true;
-                   std::fill(out.exponents.begin() + begin, out.exponents.begin() + end,
-                             std::numeric_limits<int>::max() / 2);
-                   runs.for_each(
-                       begin * contracted, end * contracted, [&](const ElementRun<1>& run) {
-                         for (int64_t i = 0; i < run.count; ++i) {
-                           const auto to = static_cast<size_t>(run.first + i);
-                           const BoundedReal x = view.real(run.position[0] + i * run.step[0]);
-                           known &= std::isfinite(x.value) && std::isfinite(x.bound);
-                           out.values[to] = x.value;
-                           if (!out.exact) out.bounds[to] = static_cast<float>(x.bound);
-                           int& exponent = out.exponents[to / static_cast<size_t>(contracted)];
-                           if (known) exponent = std::min(exponent, exponent_of(x.value));
-                         }
-                       });
-                   if (!known) is_known = false;
-                 });
+  for_each_range(
+      rows, std::max<int64_t>(kElementsPerRange / std::max<int64_t>(contracted, 1), 1), threads,
+      [&](int64_t begin, int64_t end) {
+        bool known = true;
+        std::fill(out.exponents.begin() + begin, out.exponents.begin() + end,
+                  std::numeric_limits<int>::max() / 2);
+        runs.for_each(begin * contracted, end * contracted, [&](const ElementRun<1>& run) {
+          for (int64_t i = 0; i < run.count; ++i) {
+            const auto to = static_cast<size_t>(run.first + i);
+            const BoundedReal x = view.real(run.position[0] + i * run.step[0]);
+            known &= std::isfinite(x.value) && std::isfinite(x.bound) &&
+                     (x.value == 0.0 || std::fabs(x.value) >= kTiny);
+            out.values[to] = x.value;
+            if (!out.exact)
+              out.bounds[to] = x.bound < kLeastBound ? 0.0F : static_cast<float>(x.bound);
+            int& exponent = out.exponents[to / static_cast<size_t>(contracted)];
+            if (known) exponent = std::min(exponent, exponent_of(x.value));
+          }
+        });
+        if (!known) is_known = false;
+      });
   if (!is_known) return std::nullopt;
   return out;
 }
@@ -171,7 +180,7 @@ void ContractedBlocks::put_block(ElementWriter::Sink& sink, int64_t batch, int64
   // The magnitudes are sums in f32, of errors that are a small share of what remains.
   constexpr double kCertain = 1.0 - 0x1p-8;
   const double growth =
-      kCertain * accumulation_error(DType::kF32, contracted_, contracted_) + of_products_;
+      kCertain * (accumulation_error(DType::kF32, contracted_, contracted_) + of_products_);
   for (int64_t i = 0; i < height; ++i) {
     for (int64_t j = 0; j < width; ++j) {
       const double of_operands = kCertain * static_cast<double>(propagated(i, j));

@@ -16,13 +16,15 @@ namespace sinter {
 /// means. So what lies within them is right, and what lies beyond them may still be
 /// (OracleOptions::narrow).
 ///
-/// One case is wider: where a column has fractions and a row has even numbers, so that all of their
-/// products are integers, ContractedRow knows that their sum is exact.
+/// One case is wider: where all products of a sum are integers, though the powers of two that
+/// divide all of its row and all of its column do not say so, ContractedRow knows that the sum is
+/// exact.
 class ContractedBlocks {
  public:
   /// `space` has the sizes of the contraction's space. Nothing where the contraction has another
-  /// type or combiner, where an operand has elements that are not finite or unknown, where sums may
-  /// overflow, or where kept axes of both operands alternate in the result.
+  /// type or combiner, where an operand has elements that are not finite, unknown or tiny, or more
+  /// than memory holds as doubles, where sums may overflow, or where kept axes of both operands
+  /// alternate in the result.
   static std::optional<ContractedBlocks> make(const ContractOp& op, const TensorView& left,
                                               const TensorView& right, const Sizes& space,
                                               int threads);
@@ -40,7 +42,7 @@ class ContractedBlocks {
     /// For each row of each batch: all of its elements are multiples of 2^exponent.
     std::vector<int> exponents;
   };
-  /// Nothing if an element is not finite, or unknown.
+  /// Nothing if an element is not finite, unknown or tiny, or if there are too many.
   static std::optional<Operand> pack(const TensorView& view, const std::vector<int>& axes,
                                      const Sizes& space, const std::vector<size_t>& order,
                                      int64_t kept, int64_t contracted, int threads);

@@ -80,7 +80,7 @@ double accumulation_error(DType type, int64_t n, int64_t period) {
 }
 
 double one_and_tanh_error(DType type, double magnitude) {
-  return ulps_error(type, kOneAndTanhUlps, magnitude);
+  return std::isfinite(magnitude) ? ulps_error(type, kOneAndTanhUlps, magnitude) : 0.0;
 }
 
 double function_error(PointwiseFn fn, DType type, double x, double magnitude) {

@@ -477,15 +477,46 @@ class OpEvaluator {
     result = out.finish();
   }
 
+  /// True for 1 + tanh(x) and 1 - tanh(x), also where a simplification finds them behind moves,
+  /// signs and factors of 1.
   [[nodiscard]] bool is_one_and_tanh(PointwiseFn fn) const {
     if (fn != PointwiseFn::kAdd && fn != PointwiseFn::kSub) return false;
-    const auto has_form = [&](ValueId one, ValueId other) {
-      const auto* function = fusion_.def_as<PointwiseOp>(other);
-      return function != nullptr && function->fn == PointwiseFn::kTanh &&
-             is_splat_of(fusion_, one, 1.0);
+    return (has_only_ones(operands_[0]) && comes_from_tanh(op_.operands[1])) ||
+           (has_only_ones(operands_[1]) && comes_from_tanh(op_.operands[0]));
+  }
+  /// True if all elements are exactly 1 or -1.
+  static bool has_only_ones(const TensorView& x) {
+    if (!x.exact()) return false;
+    bool only_ones = true;
+    const ElementRuns<1> runs(x.sizes, {&x});
+    runs.for_each(0, runs.count(), [&](const ElementRun<1>& run) {
+      const int64_t different = run.step[0] == 0 ? 1 : run.count;
+      for (int64_t i = 0; only_ones && i < different; ++i)
+        only_ones = std::fabs(x.real(run.position[0] + i * run.step[0]).value) == 1.0;
+    });
+    return only_ones;
+  }
+  /// True for tanh(x), its negative, and what only moves its elements.
+  [[nodiscard]] bool comes_from_tanh(ValueId value) const {
+    const Op& op = fusion_.def_of(value);
+    const auto any_operand = [&] {
+      return std::ranges::any_of(op.operands,
+                                 [&](ValueId operand) { return comes_from_tanh(operand); });
     };
-    return has_form(op_.operands[0], op_.operands[1]) ||
-           (fn == PointwiseFn::kAdd && has_form(op_.operands[1], op_.operands[0]));
+    if (const auto* function = std::get_if<PointwiseOp>(&op.kind)) {
+      if (function->fn == PointwiseFn::kTanh) return true;
+      if (function->fn == PointwiseFn::kNeg) return any_operand();
+      const bool has_one = std::ranges::any_of(op.operands, [&](ValueId operand) {
+        return is_splat_of(fusion_, operand, 1.0) || is_splat_of(fusion_, operand, -1.0);
+      });
+      return has_one && is_function(op.kind, {PointwiseFn::kMul, PointwiseFn::kDiv}) &&
+             any_operand();
+    }
+    const bool moves =
+        std::holds_alternative<CastOp>(op.kind) || std::holds_alternative<BroadcastOp>(op.kind) ||
+        std::holds_alternative<ReshapeOp>(op.kind) || std::holds_alternative<PermuteOp>(op.kind) ||
+        std::holds_alternative<SliceOp>(op.kind) || std::holds_alternative<ConcatenateOp>(op.kind);
+    return moves && any_operand();
   }
   /// 1 + tanh(x), with what a device may be off that finds it without tanh(x).
   [[nodiscard]] TensorView without_tanh(const TensorView& sum) const {

@@ -225,6 +225,38 @@ TEST(Oracle, OneAndTanhMayBeFoundWithoutTanh) {
   }
 }
 
+// The simplification finds 1 - tanh(x) behind signs, factors and moves; the bound allows for it
+// there, and nowhere else.
+TEST(Oracle, OneAndTanhIsFoundAsTheSimplificationFindsIt) {
+  using Make = std::function<ValueId(FusionBuilder&, ValueId tanh)>;
+  const auto bound_of = [](const Make& make) {
+    FusionBuilder b;
+    const ValueId x = b.input(DType::kF32, {2, 2});
+    const ValueId y = make(b, b.pointwise(PointwiseFn::kTanh, {x}));
+    b.output(y, "y");
+    const std::vector<double> numbers = {0.001, -0.001, 0.002, 0.0};
+    return evaluate(b, {tensor(DType::kF32, {2, 2}, numbers)}).outputs.front().bound.front();
+  };
+  const auto one = [](FusionBuilder& b) { return b.constant(1.0); };
+  const auto neg = [](FusionBuilder& b, ValueId x) { return b.pointwise(PointwiseFn::kNeg, {x}); };
+  for (const Make& make : std::initializer_list<Make>{
+           [&](auto& b, ValueId t) { return b.add(t, one(b)); },
+           [&](auto& b, ValueId t) { return b.sub(one(b), t); },
+           [&](auto& b, ValueId t) { return b.sub(one(b), neg(b, t)); },
+           [&](auto& b, ValueId t) { return b.add(neg(b, t), one(b)); },
+           [&](auto& b, ValueId t) { return b.add(b.mul(t, one(b)), one(b)); },
+           [&](auto& b, ValueId t) {
+             return b.add(b.permute(t, {1, 0}), one(b));
+           },
+           [&](auto& b, ValueId t) {
+             return b.add(t, b.cast(b.constant(1.0, DType::kBF16), DType::kF32));
+           },
+           [&](auto& b, ValueId t) { return b.add(t, b.add(b.constant(0.5), b.constant(0.5))); }})
+    EXPECT_GT(bound_of(make), 8.0 * 0x1p-24);
+  EXPECT_LT(bound_of([&](auto& b, ValueId t) { return b.add(t, b.constant(0.5)); }), 0x1p-23);
+  EXPECT_LT(bound_of([&](auto& b, ValueId t) { return b.mul(t, one(b)); }), 0x1p-24);
+}
+
 TEST(Oracle, QuantisationAllowsNeighboursOnlyAtTies) {
   FusionBuilder b;
   const ValueId x = b.input(DType::kF32, {2, 1000});
