@@ -69,14 +69,15 @@ class Detacher {
   Partition run() {
     const size_t count = groups_.size();
     for (size_t group = 0; group < count; ++group) split(group);
+    std::erase_if(groups_, [](const Group& group) { return group.empty(); });
     return std::move(groups_);
   }
 
  private:
-  /// A group in two parts, of which another group takes in the second, if any.
+  /// A group in two parts, and other groups that become one with the second.
   struct Split {
     Group before, after;
-    std::optional<size_t> joined{};
+    std::vector<size_t> joined{};
     double saved_us = 0.0;
   };
 
@@ -88,6 +89,7 @@ class Detacher {
 
   void split(size_t group) {
     const Group whole = groups_[group];
+    if (whole.empty()) return;
     const auto contraction = contraction_of(graph_, whole);
     const Group last = last_of(graph_, whole);
     if (!contraction || std::ranges::find(last, *contraction) != last.end()) return;
@@ -101,8 +103,9 @@ class Detacher {
         best = std::move(found);
     }
     if (!best) return;
-    const size_t second = best->joined.value_or(groups_.size());
-    if (!best->joined) groups_.emplace_back();
+    const size_t second = best->joined.empty() ? groups_.size() : best->joined.front();
+    if (best->joined.empty()) groups_.emplace_back();
+    for (const size_t joined : best->joined) groups_[joined].clear();
     groups_[group] = std::move(best->before);
     groups_[second] = std::move(best->after);
     number(second);
@@ -117,19 +120,58 @@ class Detacher {
     if (before_us >= whole_us) return std::nullopt;
     Split best{.before = std::move(before), .after = after};
     best.saved_us = whole_us - before_us - cost_us(after);
-    for (const size_t reader : readers_of(after)) {
-      if (has_between(after, reader)) continue;
-      Group merged;
-      std::ranges::merge(after, groups_[reader], std::back_inserter(merged));
-      if (!judge_.may_fit(merged)) continue;
-      const double saved_us = whole_us + cost_us(groups_[reader]) - before_us - cost_us(merged);
-      if (saved_us <= best.saved_us) continue;
+    const auto join = [&](std::vector<size_t> others) {
+      Group merged = after;
+      double others_us = 0.0;
+      for (const size_t other : others) {
+        others_us += cost_us(groups_[other]);
+        merged.insert(merged.end(), groups_[other].begin(), groups_[other].end());
+      }
+      std::ranges::sort(merged);
+      if (!judge_.may_fit(merged)) return;
+      const double saved_us = whole_us + others_us - before_us - cost_us(merged);
+      if (saved_us <= best.saved_us) return;
       best.after = std::move(merged);
-      best.joined = reader;
+      best.joined = std::move(others);
       best.saved_us = saved_us;
+    };
+    std::vector<size_t> readers;
+    for (const size_t reader : readers_of(after)) {
+      if (!has_between(after, reader)) readers.push_back(reader);
+    }
+    for (const size_t reader : readers) join({reader});
+    // What else the second part reads may be computed there, too.
+    for (const size_t feeder : feeders_of(after)) {
+      if (leads_to(groups_[feeder], best.before) || has_between(groups_[feeder], group)) continue;
+      join({feeder});
+      for (const size_t reader : readers) {
+        if (reader != feeder && !has_between(groups_[feeder], reader, group))
+          join({feeder, reader});
+      }
     }
     if (best.saved_us <= 0.0) return std::nullopt;
     return best;
+  }
+
+  /// True if a node of `to` reads from one of `from`.
+  [[nodiscard]] bool leads_to(const Group& from, const Group& to) const {
+    return std::ranges::any_of(from, [&](NodeId node) {
+      return std::ranges::any_of(graph_.nodes()[node].consumers, [&](NodeId consumer) {
+        return std::ranges::binary_search(to, consumer);
+      });
+    });
+  }
+
+  /// Other groups with kernels that nodes of a group read from, ascending.
+  [[nodiscard]] std::set<size_t> feeders_of(const Group& nodes) const {
+    std::set<size_t> out;
+    for (size_t group = 0; group < groups_.size(); ++group) {
+      if (groups_[group].empty() || group == group_of_[nodes.front()] ||
+          graph_.nodes()[groups_[group].front()].is_external)
+        continue;
+      if (leads_to(groups_[group], nodes)) out.insert(group);
+    }
+    return out;
   }
 
   /// Other groups with kernels that read from nodes of a group, ascending.
@@ -145,10 +187,12 @@ class Detacher {
   }
 
   /// True if a third group reads from the nodes and leads to the reader, over others or not: the
-  /// nodes and the reader then cannot be one group.
-  [[nodiscard]] bool has_between(const Group& nodes, size_t reader) const {
+  /// nodes and the reader then cannot be one group. Paths over `ignored` do not count.
+  [[nodiscard]] bool has_between(const Group& nodes, size_t reader,
+                                 std::optional<size_t> ignored = {}) const {
     const size_t own = group_of_[nodes.front()];
     std::set<size_t> seen = {own};
+    if (ignored) seen.insert(*ignored);
     std::vector<size_t> open;
     const auto visit = [&](std::span<const NodeId> from, bool may_lead) {
       for (const NodeId node : from) {

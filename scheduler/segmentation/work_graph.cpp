@@ -297,7 +297,7 @@ void WorkGraph::find_free(const IsFree& may_be_free) {
     const Op& op = fusion_->ops[id];
     const ValueId result = op.results.front();
     std::vector<ValueId> leaves;
-    double issued = issue_slots_of(op.kind);
+    double issued = issue_slots_of(*fusion_, result);
     for (const ValueId operand : op.operands) {
       if (is_free_[operand] != 0) {
         unite(leaves, free_leaves_[operand]);
