@@ -97,7 +97,7 @@ void StagedStores::store(const program::Staging& staging, const Collected& colle
   };
   // Some accesses are in flight together. The addresses of all of them would take the registers
   // that the fragments have.
-  constexpr int64_t kTogether = 4;
+  constexpr int64_t kTogether = program::kStoresTogether;
   const int64_t of_lane = divided_up(accesses, kWarp);
   const auto store_from = [&](ExprId first) {
     builder_.unrolled("u", std::min(of_lane, kTogether), [&](ExprId u) {

@@ -100,7 +100,7 @@ constexpr double kBesideProducts = 1.2;
 constexpr double kEpilogueIterationClocks = 1100.0;
 /// The same where rows are not reduced, and instructions of all warps of an epilogue in a clock of
 /// the SM, beside the products. (8192, 768, 3072) takes 73.9 us with a GELU by exp and three warps,
-/// 111.4 us with one by tanh, and 85.2 us with a residual; with seven warps 69.4, 89.2 and 69.3 us
+/// 111.4 us with one by tanh, and 85.2 us with a residual; with seven warps 69.4, 91.2 and 69.3 us
 /// (H200, one card).
 constexpr double kElementIterationClocks = 700.0;
 constexpr double kEpilogueIssuePerClock = 1.2;
@@ -688,6 +688,10 @@ std::vector<ValueId> kept_values(const SegmentFacts& facts) {
   }
   return out;
 }
+/// Registers of a lane of an epilogue beside its part of a row.
+int64_t beside_row(const SegmentFacts& facts) {
+  return facts.has_reduction() ? kEpilogueRegisters : kElementRegisters;
+}
 /// The same of warps of an epilogue, as far as their registers hold it; they also have what was
 /// handed over, from which all else is computed again. And inputs that are the same in all rows,
 /// such as weights, which a lane then loads once for a tile.
@@ -698,7 +702,7 @@ std::vector<ValueId> kept_of_epilogue(const SegmentFacts& facts, const MatmulPar
     return register_words(divided_up(columns, program::kEpilogueLanes),
                           bytes_of(facts.fusion.values[value].type));
   };
-  int64_t words = producer_registers(facts, own).kept - kEpilogueRegisters - words_of(handed);
+  int64_t words = producer_registers(facts, own).kept - beside_row(facts) - words_of(handed);
   std::vector<ValueId> out;
   const auto keep = [&](ValueId value, int64_t most) {
     if (words_of(value) > std::min(words, most)) return false;
@@ -730,7 +734,7 @@ int64_t vectors_ahead(const SegmentFacts& facts, const MatmulParameters& own) {
       divided_up(std::min(own.tile_columns, facts.space.columns), program::kEpilogueLanes * chunk);
   const std::vector<ValueId> kept = kept_of_epilogue(facts, own);
   int64_t words = 0;
-  int64_t left = producer_registers(facts, own).kept - kElementRegisters -
+  int64_t left = producer_registers(facts, own).kept - beside_row(facts) -
                  register_words(vectors * chunk, handed_bytes);
   for (const ValueId value : kept)
     left -= register_words(vectors * chunk, bytes_of(facts.fusion.values[value].type));
@@ -1214,7 +1218,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_program(const SegmentFacts& f
           facts, schedule));
     }
     if (program::step_of<program::Handover>(program) != nullptr) {
-      const int64_t words = epilogue_words(facts, program) + kEpilogueRegisters;
+      const int64_t words = epilogue_words(facts, program) + beside_row(facts);
       if (words > program.producer->registers) {
         return tl::make_unexpected(with_tensor(
             rejected(schedule, "a lane of an epilogue keeps more of a row than its registers hold",
@@ -1242,21 +1246,31 @@ tl::expected<ResourceEstimate, Rejection> estimate_program(const SegmentFacts& f
 double store_clocks(const SegmentFacts& facts, const program::Program& program,
                     const MatmulParameters& own) {
   const auto tile = static_cast<double>(own.tile_rows * own.tile_columns);
-  std::vector<bool> is_staged(facts.fusion.outputs.size());
+  // Accesses of a lane, with those that have nothing to store, over those that have.
+  std::vector<double> staged(facts.fusion.outputs.size());
   for (const program::Step& step : program.steps) {
     if (const auto* region = std::get_if<program::Region>(&step)) {
-      for (const program::Staging& staging : region->staged) is_staged[staging.output] = true;
+      for (const program::Staging& staging : region->staged) {
+        const int64_t columns = std::min(program.tiles[region->tile].columns.extent,
+                                         program.tiles[staging.tile].columns.extent);
+        const int64_t accesses = program.tiles[staging.tile].rows.extent * columns / staging.width;
+        const int64_t of_lane = divided_up(accesses, kWarp);
+        const int64_t begun = of_lane > program::kStoresTogether
+                                  ? rounded_up(of_lane, program::kStoresTogether)
+                                  : of_lane;
+        staged[staging.output] = static_cast<double>(begun * kWarp) / static_cast<double>(accesses);
+      }
     }
   }
   double clocks = 0.0;
-  for (size_t i = 0; i < is_staged.size(); ++i) {
+  for (size_t i = 0; i < staged.size(); ++i) {
     // A value of a row is one store among hundreds.
     if (!covers_all(facts, i)) continue;
     const auto bytes = static_cast<double>(facts.space.outputs[i].element_bytes);
     constexpr double kIssuePerClock = 4.0;
-    clocks += tile * (is_staged[i] ? kPassesOfStaged * bytes / kBytesOfPass +
-                                         kInstructionsOfStaged / kWarp / kIssuePerClock
-                                   : kLinesOfStore / kElementsOfStore / kStoreLinesPerClock);
+    clocks += tile * (staged[i] > 0.0 ? staged[i] * (kPassesOfStaged * bytes / kBytesOfPass +
+                                                     kInstructionsOfStaged / kWarp / kIssuePerClock)
+                                      : kLinesOfStore / kElementsOfStore / kStoreLinesPerClock);
   }
   return clocks;
 }
@@ -1345,10 +1359,12 @@ double epilogue_time(const SegmentFacts& facts, const program::Program& program,
     if (covers_all(facts, i)) add(facts.space.outputs[i]);
   }
   const double sent = sent_for_row * static_cast<double>(program.tiles[handover.tile].rows.extent);
-  const double issue = region.holds_rows
-                           ? 0.0
-                           : of_tile * (slots / kWarp / kEpilogueIssuePerClock +
-                                        kEpiloguePhiloxClocks * random_numbers(facts));
+  const double numbers = random_numbers(facts);
+  slots -= numbers * issue_slots_of(PointwiseOp{PointwiseFn::kPhiloxUniform});
+  const double issue =
+      region.holds_rows
+          ? 0.0
+          : of_tile * (slots / kWarp / kEpilogueIssuePerClock + kEpiloguePhiloxClocks * numbers);
   return (std::max(rounds * clocks, issue) + sent * kRemoteStoreClocks +
           lines / kStoreLinesPerClock) /
          limits.clock_mhz;
@@ -1605,11 +1621,11 @@ class Proposer {
           offer_group(shape, cluster, 1, 0, program::kLineBytes / 2);
           continue;
         }
-        offer_group(shape, cluster, 1, kMostEpilogueWarps);
         if (!facts_.has_reduction()) {
-          offer_group(shape, cluster, 1, kFewEpilogueWarps);
+          offer_epilogues(shape);
           continue;
         }
+        offer_group(shape, cluster, 1, kMostEpilogueWarps);
         // Where one block reads all of its rows from memory, shorter stages leave more on its way.
         if (cluster == 1)
           offer_group(shape, cluster, 1, kMostEpilogueWarps, program::kLineBytes / 2);
@@ -1627,6 +1643,23 @@ class Proposer {
       if (shape.tile_rows > 64 && is_wasteful(shape)) continue;
       for (const int64_t cluster : cluster_sizes(shape)) offer_group(shape, cluster, 2, 0);
     }
+  }
+
+  /// Warps beside the producer store what the warp groups have multiplied. A block with one tile
+  /// has nothing to multiply meanwhile. Tiles of 256 x 128 take longer than those of 128 x 256, and
+  /// smaller ones leave shared memory no time (docs/experiments/epilogue_warps.md).
+  void offer_epilogues(const BlockTile& shape) {
+    constexpr int64_t kRows = 128;
+    constexpr int64_t kWidest = 256;
+    const int64_t batches = rows_ > 0 ? facts_.space.rows / rows_ : 0;
+    const int64_t tiles = batches * divided_up(rows_, shape.tile_rows) *
+                          divided_up(facts_.space.columns, shape.tile_columns);
+    if (tiles <= limits_.sm_count || shape.column_warps > 1 || shape.tile_rows != kRows ||
+        shape.tile_columns < kRows || !is_power_of_two(shape.tile_columns))
+      return;
+    offer_group(shape, 1, 1, kMostEpilogueWarps);
+    // Few warps leave the registers of the widest instruction.
+    if (shape.tile_columns == kWidest) offer_group(shape, 1, 1, kFewEpilogueWarps);
   }
 
   /// What one tile reads need not stay in L2.

@@ -214,7 +214,7 @@ class Draw {
     own.tile_depth = kLeastDepth * power_of_two(8);
     out.threads_per_row = kWarpGroup * row_groups * column_groups;
     // Warps of an epilogue take the rows of tiles that warp groups share.
-    if (facts_.has_reduction() && out.rows_per_block == 1 && below(2) == 0)
+    if (column_groups == 1 && out.rows_per_block == 1 && below(2) == 0)
       own.epilogue_warps = 1 + below(kMostEpilogueWarps);
     const GroupRegisters producer = producer_registers(facts_, own);
     own.consumer_registers = raised_register_cap(limits_, out.threads_per_block(), producer.threads,

@@ -72,6 +72,10 @@ int64_t rows_together(const Program& program);
 /// "mma", accumulators).
 inline constexpr int64_t kFragmentRows = 8;
 
+/// Accesses that a lane has on their way together where it stores what was collected in shared
+/// memory.
+inline constexpr int64_t kStoresTogether = 4;
+
 /// Blocks of the grid.
 int64_t block_count(const Program& program);
 

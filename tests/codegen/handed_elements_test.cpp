@@ -4,7 +4,6 @@
 #include "codegen/lower/handed_elements.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "scheduler/program/program_walks.h"
 #include "tests/codegen/product_kernel.h"
@@ -67,25 +66,6 @@ constexpr Elements kAllInputs = {
                                 in[4][row * columns + column]};
     }};
 
-constexpr std::array kSchedules = {
-    ProductSchedule{
-        .rows = 128, .columns = 256, .row_warps = 8, .persistent_blocks = 2, .epilogue_warps = 3},
-    ProductSchedule{.rows = 64,
-                    .columns = 128,
-                    .row_warps = 4,
-                    .stages = 3,
-                    .persistent_blocks = 1,
-                    .epilogue_warps = 1},
-    ProductSchedule{
-        .rows = 256, .columns = 64, .row_warps = 8, .persistent_blocks = 1, .epilogue_warps = 2},
-    ProductSchedule{.rows = 128,
-                    .columns = 128,
-                    .row_warps = 8,
-                    .depth = 32,
-                    .persistent_blocks = 3,
-                    .epilogue_warps = 7},
-};
-
 void expect_elements(const Elements& elements, const ProductExtents& extents,
                      const ProductSchedule& schedule) {
   SCOPED_TRACE(fmt::format("{} x {} by {}{}", extents.m, extents.n, print(schedule.schedule()),
@@ -126,10 +106,8 @@ TEST(HandedElementsTest, WarpsOfAnEpilogueEvaluateElements) {
   for (const size_t columns : {8U, 64U, 104U, 136U, 256U, 272U}) {
     for (const size_t rows : {1U, 75U, 300U}) {
       for (const Elements& elements : {kThreeTypes, kRounded, kAllInputs}) {
-        for (const ProductSchedule& schedule : kSchedules) {
-          // Every warp has rows of each warp group. Up to eight lanes have a row.
-          const auto lanes = static_cast<int64_t>(std::min<size_t>(std::bit_ceil(columns / 8), 8));
-          if (2 * lanes < schedule.epilogue_warps) continue;
+        for (const ProductSchedule& schedule : kEpilogueSchedules) {
+          if (!has_rows_for_all(schedule, static_cast<int64_t>(columns / 8))) continue;
           if (slice.takes()) expect_elements(elements, {.m = rows, .n = columns}, schedule);
         }
       }
@@ -140,7 +118,7 @@ TEST(HandedElementsTest, WarpsOfAnEpilogueEvaluateElements) {
 // Rows of a batch that a tile reaches past are those of the next one.
 TEST(HandedElementsTest, BatchesEndWithinATile) {
   const ProductExtents extents{.m = 75, .n = 136, .k = 16, .batches = 3};
-  for (const ProductSchedule& schedule : kSchedules) {
+  for (const ProductSchedule& schedule : kEpilogueSchedules) {
     SCOPED_TRACE(print(schedule.schedule()));
     const ScheduledKernel kernel(
         parsed_fusion(fmt::format(R"(fusion @batches {{
@@ -175,7 +153,7 @@ TEST(HandedElementsTest, CommonInputsAreLoadedOnce) {
   %v12 y : bf16[300, 256] = cast %v11
   return %v12
 })"),
-                               kSchedules.front().schedule());
+                               kEpilogueSchedules.front().schedule());
   const program::Program program =
       matmul_program(kernel.facts(), kernel.planned().kernels.front().chosen().schedule);
   const auto* region = program::step_of<program::Region>(program);

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <bit>
 
 #include "scheduler/budgets/resources.h"
 #include "scheduler/families/matmul.h"
@@ -46,6 +48,36 @@ struct ProductSchedule {
             .row_access = width == 1 ? RowAccess::kScalar : RowAccess::kAligned};
   }
 };
+
+/// Schedules whose tiles other warps evaluate than those that multiply: up to seven of them, which
+/// take whole chunks of 16 bytes, and tiles of one warp group and of two instructions.
+inline constexpr std::array kEpilogueSchedules = {
+    ProductSchedule{
+        .rows = 128, .columns = 256, .row_warps = 8, .persistent_blocks = 2, .epilogue_warps = 3},
+    ProductSchedule{.rows = 64,
+                    .columns = 128,
+                    .row_warps = 4,
+                    .stages = 3,
+                    .persistent_blocks = 1,
+                    .epilogue_warps = 1},
+    ProductSchedule{
+        .rows = 256, .columns = 64, .row_warps = 8, .persistent_blocks = 1, .epilogue_warps = 2},
+    ProductSchedule{.rows = 128,
+                    .columns = 128,
+                    .row_warps = 8,
+                    .depth = 32,
+                    .persistent_blocks = 3,
+                    .epilogue_warps = 7},
+    ProductSchedule{
+        .rows = 128, .columns = 256, .row_warps = 8, .persistent_blocks = 1, .epilogue_warps = 7},
+};
+
+/// True if every warp of the epilogue has rows of each warp group, where a row has so many chunks
+/// of 16 bytes. Up to eight lanes have a row.
+inline bool has_rows_for_all(const ProductSchedule& schedule, int64_t chunks) {
+  const auto lanes = std::min<uint64_t>(std::bit_ceil(static_cast<uint64_t>(chunks)), 8);
+  return 64 * static_cast<int64_t>(lanes) / 32 >= schedule.epilogue_warps;
+}
 
 /// Extents of a product x[batches, m, k] w[batches, n, k] transposed.
 struct ProductExtents {

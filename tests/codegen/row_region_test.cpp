@@ -3,7 +3,6 @@
 
 #include "codegen/lower/row_region.h"
 
-#include <bit>
 #include <numeric>
 
 #include "tests/codegen/product_kernel.h"
@@ -139,42 +138,13 @@ TEST(RowRegionTest, WarpGroupsReduceTheirRows) {
   }
 }
 
-/// Schedules whose rows other warps evaluate than those that multiply: up to seven of them, which
-/// take whole chunks of four f32, and tiles of one warp group and of two instructions.
-constexpr std::array kEpilogues = {
-    ProductSchedule{
-        .rows = 128, .columns = 256, .row_warps = 8, .persistent_blocks = 2, .epilogue_warps = 3},
-    ProductSchedule{.rows = 64,
-                    .columns = 128,
-                    .row_warps = 4,
-                    .stages = 3,
-                    .persistent_blocks = 1,
-                    .epilogue_warps = 1},
-    ProductSchedule{
-        .rows = 256, .columns = 64, .row_warps = 8, .persistent_blocks = 1, .epilogue_warps = 2},
-    ProductSchedule{.rows = 128,
-                    .columns = 128,
-                    .row_warps = 8,
-                    .depth = 32,
-                    .persistent_blocks = 3,
-                    .epilogue_warps = 7},
-    ProductSchedule{
-        .rows = 128, .columns = 256, .row_warps = 8, .persistent_blocks = 1, .epilogue_warps = 7},
-};
-
-/// True if every warp of the epilogue has rows of each warp group. Up to eight lanes have a row.
-bool has_rows_for_all(const ProductSchedule& schedule, int64_t columns) {
-  const auto chunks = std::bit_ceil(static_cast<uint64_t>((columns + 3) / 4));
-  const int64_t lanes = std::min<int64_t>(static_cast<int64_t>(chunks), 8);
-  return 64 * lanes / 32 >= schedule.epilogue_warps;
-}
-
 TEST(RowRegionTest, WarpsOfAnEpilogueReduceRows) {
   Slice slice(11);
   for (int64_t columns = 4; columns <= 256; columns += 4) {
     for (const Rows& rows : kAllRows) {
-      for (const ProductSchedule& schedule : kEpilogues) {
-        if (columns > schedule.columns || !has_rows_for_all(schedule, columns) || !slice.takes())
+      for (const ProductSchedule& schedule : kEpilogueSchedules) {
+        if (columns > schedule.columns || !has_rows_for_all(schedule, columns / 4) ||
+            !slice.takes())
           continue;
         expect_rows(rows, {.m = 203, .n = static_cast<size_t>(columns)}, schedule);
       }
@@ -189,8 +159,8 @@ TEST(RowRegionTest, WarpsOfEpiloguesReduceRowsOfClusters) {
   Slice slice(13);
   for (const Part& part : {Part{2, 100}, {4, 72}, {2, 128}, {2, 8}, {8, 36}, {16, 16}, {4, 256}}) {
     for (const Rows& rows : kAllRows) {
-      for (ProductSchedule schedule : kEpilogues) {
-        if (part.columns > schedule.columns || !has_rows_for_all(schedule, part.columns) ||
+      for (ProductSchedule schedule : kEpilogueSchedules) {
+        if (part.columns > schedule.columns || !has_rows_for_all(schedule, part.columns / 4) ||
             !slice.takes())
           continue;
         schedule.cluster = part.cluster;
@@ -205,7 +175,7 @@ TEST(RowRegionTest, WarpsOfEpiloguesReduceRowsOfClusters) {
 // A lane has a row alone, and still exchanges what it knows of it.
 TEST(RowRegionTest, LanesOfAnEpilogueExchangeRowsOfOneChunk) {
   for (const int64_t cluster : {2, 4}) {
-    ProductSchedule schedule = kEpilogues[2];
+    ProductSchedule schedule = kEpilogueSchedules[2];
     schedule.cluster = cluster;
     schedule.persistent_blocks = cluster;
     for (const Rows& rows : kAllRows)

@@ -704,6 +704,65 @@ TEST(MatmulTest, EpiloguesStoreProductsOfManyTiles) {
   }
 }
 
+// Measured: benchmarks/results/h200_2026-11-29_elements.json.
+TEST(MatmulTest, ElementsBesideProductsArePredicted) {
+  struct Measured {
+    bool adds;  ///< A residual.
+    int64_t n, k, rows, columns, stages, warps;
+    double us;
+  };
+  for (const Measured& cell : {Measured{false, 3072, 768, 128, 256, 4, 0, 62.3},
+                               {false, 3072, 768, 128, 256, 3, 0, 62.6},
+                               {false, 3072, 768, 128, 256, 2, 0, 77.4},
+                               {false, 3072, 768, 256, 128, 4, 0, 61.7},
+                               {false, 3072, 768, 128, 128, 6, 0, 64.6},
+                               {false, 3072, 768, 128, 128, 3, 0, 75.8},
+                               {false, 3072, 768, 128, 128, 2, 0, 106.8},
+                               {false, 3072, 768, 128, 256, 3, 7, 60.8},
+                               {false, 3072, 768, 256, 128, 3, 7, 62.6},
+                               {true, 3072, 768, 128, 256, 3, 7, 69.3},
+                               {true, 3072, 768, 128, 256, 3, 3, 85.2},
+                               {true, 3072, 768, 128, 128, 5, 7, 81.5},
+                               {true, 3072, 768, 128, 256, 4, 0, 87.4},
+                               {false, 4096, 4096, 128, 256, 4, 0, 353.0},
+                               {false, 4096, 4096, 128, 256, 3, 3, 349.5},
+                               {false, 4096, 4096, 256, 128, 3, 3, 386.1},
+                               {false, 4096, 4096, 128, 256, 3, 7, 383.2},
+                               {true, 14336, 4096, 128, 256, 4, 0, 1323.5},
+                               {true, 14336, 4096, 128, 256, 3, 3, 1235.9},
+                               {true, 14336, 4096, 256, 128, 3, 7, 1354.4}}) {
+    SCOPED_TRACE(fmt::format("N {} K {}, {} x {}, {} stages, {} warps{}", cell.n, cell.k, cell.rows,
+                             cell.columns, cell.stages, cell.warps, cell.adds ? ", residual" : ""));
+    FusionBuilder b("elements");
+    const ValueId x = b.input(DType::kBF16, {8192, cell.k});
+    const ValueId w = b.input(DType::kBF16, {cell.n, cell.k});
+    ValueId y = b.cast(b.linear(x, w), DType::kBF16);
+    if (cell.adds) {
+      const ValueId residual = b.cast(b.input(DType::kBF16, {8192, cell.n}), DType::kF32);
+      y = b.cast(b.add(b.cast(y, DType::kF32), residual), DType::kBF16);
+    }
+    b.output(y, "y");
+    const Schedule schedule{
+        .family = std::string(kMatmul),
+        .parameters = MatmulParameters{.tile_rows = cell.rows,
+                                       .tile_columns = cell.columns,
+                                       .tile_depth = 64,
+                                       .row_warps = 8,
+                                       .pipeline_stages = cell.stages,
+                                       .consumer_registers = cell.warps == 0  ? 232
+                                                             : cell.warps > 3 ? 160
+                                                                              : 184,
+                                       .epilogue_warps = cell.warps},
+        .threads_per_row = 256,
+        .vector_width = 2,
+        .persistent_blocks = 132};
+    const auto plan =
+        sinter::plan(b.build(), {}, *find_device("H200"), {.pin = {.schedule = schedule}});
+    ASSERT_TRUE(plan) << plan.error().text();
+    EXPECT_NEAR(plan->predicted_us(), cell.us, 0.155 * cell.us);
+  }
+}
+
 // Measured: benchmarks/results/h200_2026-11-28_epilogue_warps.json.
 TEST(MatmulTest, RowsBesideProductsArePredicted) {
   struct Measured {
