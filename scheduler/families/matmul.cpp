@@ -217,9 +217,11 @@ constexpr int64_t kMostCommonWords = 16;
 /// evaluates of a chunk. Source: reports of ptxas 13.0 for the kernels of
 /// MatmulNvrtc.ProductsOfWarpGroupsDoNotSpill, which have 32 words of a row at most.
 constexpr int64_t kEpilogueRegisters = 40;
-/// The same where rows are not reduced: besides, an address for each access that is on its way.
-/// Source: as before.
+/// The same where rows are not reduced: besides, an address for each access that is on its way. And
+/// most registers for inputs that are loaded together there. Source: reports of ptxas 13.0 for the
+/// kernels of MatmulNvrtc.EpiloguesOfElementsDoNotSpill.
 constexpr int64_t kElementRegisters = 64;
+constexpr int64_t kMostElementWords = 24;
 /// Most registers of a lane of an epilogue for inputs that it loads together. With 32, a layer norm
 /// with f32 weights spills 344 bytes.
 constexpr int64_t kMostAheadWords = 8;
@@ -724,6 +726,17 @@ std::vector<ValueId> kept_of_epilogue(const SegmentFacts& facts, const MatmulPar
   }
   return out;
 }
+/// 32-bit registers of a lane for a vector of all inputs that it has not kept.
+int64_t words_of_vector(const SegmentFacts& facts, const std::vector<ValueId>& kept,
+                        int64_t width) {
+  int64_t words = 0;
+  for (const TensorAccess& access : facts.space.inputs) {
+    const bool is_kept = std::ranges::find(kept, access.value) != kept.end();
+    if (facts.space.dependence[access.value].columns && !is_kept)
+      words += register_words(width, access.element_bytes);
+  }
+  return words;
+}
 /// Vectors of a row whose inputs a lane of an epilogue loads together. Rows that nothing reduces
 /// are evaluated vector by vector, so that registers hold more of their inputs.
 int64_t vectors_ahead(const SegmentFacts& facts, const MatmulParameters& own) {
@@ -733,17 +746,13 @@ int64_t vectors_ahead(const SegmentFacts& facts, const MatmulParameters& own) {
   const int64_t vectors =
       divided_up(std::min(own.tile_columns, facts.space.columns), program::kEpilogueLanes * chunk);
   const std::vector<ValueId> kept = kept_of_epilogue(facts, own);
-  int64_t words = 0;
+  const int64_t words = words_of_vector(facts, kept, chunk);
   int64_t left = producer_registers(facts, own).kept - beside_row(facts) -
                  register_words(vectors * chunk, handed_bytes);
   for (const ValueId value : kept)
     left -= register_words(vectors * chunk, bytes_of(facts.fusion.values[value].type));
-  for (const TensorAccess& access : facts.space.inputs) {
-    const bool is_kept = std::ranges::find(kept, access.value) != kept.end();
-    if (facts.space.dependence[access.value].columns && !is_kept)
-      words += register_words(chunk, access.element_bytes);
-  }
-  const int64_t most = facts.has_reduction() ? kMostAheadWords : std::max<int64_t>(left, 0);
+  const int64_t most =
+      facts.has_reduction() ? kMostAheadWords : std::clamp<int64_t>(left, 0, kMostElementWords);
   const int64_t ahead = std::max<int64_t>(most / std::max<int64_t>(words, 1), 1);
   return facts.has_reduction() ? ahead : std::min(ahead, vectors);
 }
@@ -1164,7 +1173,7 @@ int64_t elements_of_lane(const SegmentFacts& facts, const program::Program& prog
 }
 
 /// 32-bit registers of a lane of an epilogue that hold its part of a row: what it loads of the
-/// tile, and what it keeps.
+/// tile, what it keeps and, where it evaluates elements alone, what it loads of other inputs.
 int64_t epilogue_words(const SegmentFacts& facts, const program::Program& program) {
   int64_t words = 0;
   for (const program::Step& step : program.steps) {
@@ -1175,6 +1184,8 @@ int64_t epilogue_words(const SegmentFacts& facts, const program::Program& progra
     words += register_words(elements, bytes_of(facts.fusion.values[region->value].type));
     for (const ValueId value : region->kept)
       words += register_words(elements, bytes_of(facts.fusion.values[value].type));
+    if (!region->holds_rows)
+      words += region->ahead * words_of_vector(facts, region->kept, region->width);
   }
   return words;
 }

@@ -642,6 +642,59 @@ TEST_F(MatmulNvrtc, ProductsOfWarpGroupsDoNotSpill) {
   }
 }
 
+/// What warps of an epilogue evaluate of a product, element by element.
+Fusion elements_of_product(std::string_view what) {
+  FusionBuilder b("product");
+  const Extent m = b.symbol("M");
+  const Extent k = b.symbol("K");
+  const Extent n = b.symbol("N");
+  const ValueId x = b.input(DType::kBF16, {m, k});
+  const ValueId product = b.linear(x, b.input(DType::kBF16, {n, k}));
+  const ValueId rounded = b.cast(b.cast(product, DType::kBF16), DType::kF32);
+  const auto input = [&](DType type) { return b.cast(b.input(type, {m, n}), DType::kF32); };
+  const auto output = [&](ValueId y) { b.output(b.cast(y, DType::kBF16)); };
+  const ValueId bias = b.cast(b.input(DType::kBF16, {n}), DType::kF32);
+  if (what == "bias, not rounded before") {
+    output(b.add(product, bias));
+  } else if (what == "bias and gelu, both stored") {
+    const ValueId sum = b.cast(b.add(rounded, bias), DType::kBF16);
+    b.output(sum);
+    b.output(gelu_tanh(b, sum, DType::kBF16));
+  } else if (what == "residual") {
+    output(b.add(b.add(rounded, bias), input(DType::kBF16)));
+  } else {
+    b.output(gelu_backward(b, b.add(rounded, bias), input(DType::kBF16), DType::kBF16));
+  }
+  return b.build();
+}
+
+// Every offer of warps of an epilogue that evaluate elements alone.
+TEST_F(MatmulNvrtc, EpiloguesOfElementsDoNotSpill) {
+  int epilogues = 0;
+  for (const char* what :
+       {"bias, not rounded before", "bias and gelu, both stored", "residual", "gradient of gelu"}) {
+    const Fusion fusion = elements_of_product(what);
+    const ExtentValues extents = {{"M", 8192}, {"K", 768}, {"N", 3072}};
+    const auto offers =
+        plan(fusion, extents, *find_device("H200"), {.pin = {.family = std::string(kMatmul)}});
+    ASSERT_TRUE(offers) << offers.error().text();
+    for (const ProposedSchedule& offer : offers->kernels.front().candidates) {
+      if (offer.schedule.epilogue_warps() == 0) continue;
+      auto pinned =
+          plan(fusion, extents, *find_device("H200"), {.pin = {.schedule = offer.schedule}});
+      ASSERT_TRUE(pinned) << pinned.error().text();
+      const auto compiled = compile_plan(std::move(*pinned), *compiler_, cache_, {.threads = 1});
+      ASSERT_TRUE(compiled) << compiled.error().text();
+      const CompiledKernel& kernel = *compiled->kernels[KernelId{0}].kernel;
+      SCOPED_TRACE(fmt::format("{}\n{}{}", what, print(offer.schedule), kernel.log));
+      EXPECT_EQ(kernel.resources.spill_store_bytes, 0);
+      EXPECT_THAT(kernel.log, Not(HasSubstr("serializ")));
+      ++epilogues;
+    }
+  }
+  EXPECT_GT(epilogues, 5);
+}
+
 // What few rows are offered: of several types, also where turns of the contracted axis are cut.
 TEST_F(MatmulNvrtc, SlicesDoNotSpill) {
   int slices = 0;
