@@ -29,6 +29,8 @@ profile=(ncu --csv --page raw --metrics gpu__time_duration.sum --cache-control a
 
 "$suite" "${own[@]}" --check 96
 "${profile[@]}" "$suite" "${own[@]}" --profile --json "$work/sinter.json" > "$work/sinter.csv"
-"${profile[@]}" python3 "$here/torch_layers.py" "${peers[@]}" > "$work/torch.csv"
+# ncu makes the processes crash in which PyTorch would compile.
+TORCHINDUCTOR_COMPILE_THREADS=1 "${profile[@]}" --target-processes application-only \
+  python3 "$here/torch_layers.py" "${peers[@]}" > "$work/torch.csv"
 python3 "$here/layer_report.py" "${report[@]}" "$work/sinter.csv" "$work/sinter.json" "$out/layers.json" \
   "$work/torch.csv"
