@@ -1,8 +1,6 @@
 #include "codegen/lower/element_tile.h"
 #include "scheduler/analysis/stages.h"
 
-#include <map>
-
 namespace sinter {
 
 using kir::ExprId;
@@ -51,24 +49,7 @@ void ElementTile::body(Predication predication) {
     for (const ValueId value : stage.loads) tiles_.load(value, position(group, predication));
   });
   builder_.unrolled("u", elements_.vectors, [&](ExprId group) {
-    const TilePosition at = position(group, predication);
-    const auto vector = [&] {
-      std::map<size_t, VarId> output_tiles;
-      for (const size_t output : stage.outputs)
-        output_tiles[output] = tiles_.declare_output_tile(output);
-      builder_.unrolled("v", elements_.width, [&](ExprId lane) {
-        tiles_.begin_element(at, lane);
-        for (const auto& [output, tile] : output_tiles) {
-          builder_.set(tile, builder_.integer(0), lane, tiles_.output_element(output));
-        }
-      });
-      for (const auto& [output, tile] : output_tiles) tiles_.store_collected(output, tile, at);
-    };
-    if (predication == Predication::kVector) {
-      builder_.when(tiles_.vector_is_inside(at), vector);
-    } else {
-      vector();
-    }
+    tiles_.evaluate_vector(stage.outputs, position(group, predication));
   });
   for (const ValueId value : stage.loads) tiles_.unbind_tile(value);
 }

@@ -1,7 +1,6 @@
 #include "codegen/lower/handed_elements.h"
 
 #include <algorithm>
-#include <map>
 
 #include "scheduler/analysis/cuda_units.h"
 #include "scheduler/program/program_walks.h"
@@ -108,27 +107,9 @@ void HandedElements::evaluate_row(Predication predication) {
     builder_.unrolled("u", loads.empty() ? 0 : count, [&](ExprId u) {
       for (const ValueId value : loads) tiles_.load(value, at(u));
     });
-    builder_.unrolled("u", count, [&](ExprId u) { evaluate_vector(at(u)); });
+    builder_.unrolled("u", count,
+                      [&](ExprId u) { tiles_.evaluate_vector(list_.stages[0].outputs, at(u)); });
     for (const ValueId value : loads) tiles_.unbind_tile(value);
-  }
-}
-
-void HandedElements::evaluate_vector(const TilePosition& at) {
-  const auto evaluate = [&] {
-    std::map<size_t, VarId> outputs;
-    for (const size_t output : list_.stages[0].outputs)
-      outputs[output] = tiles_.declare_output_tile(output);
-    builder_.unrolled("v", region_.width, [&](ExprId lane) {
-      tiles_.begin_element(at, lane);
-      for (const auto& [output, tile] : outputs)
-        builder_.set(tile, scope_.i32(0), lane, tiles_.output_element(output));
-    });
-    for (const auto& [output, tile] : outputs) tiles_.store_collected(output, tile, at);
-  };
-  if (at.predication == Predication::kVector) {
-    builder_.when(tiles_.vector_is_inside(at), evaluate);
-  } else {
-    evaluate();
   }
 }
 

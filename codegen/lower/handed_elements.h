@@ -27,7 +27,6 @@ class HandedElements {
   void evaluate_rows(kir::ExprId iteration, Predication predication);
   /// Evaluates and stores the row that was entered.
   void evaluate_row(Predication predication);
-  void evaluate_vector(const TilePosition& at);
   /// Of a vector of the lane in a row (i32, from 0 on).
   [[nodiscard]] TilePosition position(kir::ExprId number, Predication predication) const;
 

@@ -230,6 +230,25 @@ void TileLowering::store_collected(size_t index, VarId tile, TilePosition positi
   store(index, tile, position);
 }
 
+void TileLowering::evaluate_vector(const std::vector<size_t>& outputs,
+                                   const TilePosition& position) {
+  const auto evaluate = [&] {
+    std::map<size_t, VarId> tiles;
+    for (const size_t output : outputs) tiles[output] = declare_output_tile(output);
+    builder_.unrolled("v", width(), [&](ExprId lane) {
+      begin_element(position, lane);
+      for (const auto& [output, tile] : tiles)
+        builder_.set(tile, builder_.integer(0), lane, output_element(output));
+    });
+    for (const auto& [output, tile] : tiles) store_collected(output, tile, position);
+  };
+  if (position.predication == Predication::kVector) {
+    builder_.when(vector_is_inside(position), evaluate);
+  } else {
+    evaluate();
+  }
+}
+
 void TileLowering::store(size_t index, VarId tile, const TilePosition& position) {
   const TensorAccess& access = facts_.space.outputs[index];
   const kir::BufferId buffer = buffer_of(facts_.fusion.outputs[index]);

@@ -146,6 +146,10 @@ class TileLowering {
   /// sink. Whole warps without predication store by lane pairs where possible (stores_in_pairs).
   void store_collected(size_t index, kir::VarId tile, TilePosition position);
 
+  /// Evaluates outputs at a vector, a place of a chunk of width() elements, and stores them. A
+  /// vector that is predicated as a whole must be inside the row.
+  void evaluate_vector(const std::vector<size_t>& outputs, const TilePosition& position);
+
   std::string name_of_value(ValueId value) const;
   [[nodiscard]] kir::BufferId buffer_of(ValueId tensor) const { return buffers_.at(tensor); }
   [[nodiscard]] int64_t width() const { return schedule_.vector_width; }

@@ -481,8 +481,8 @@ class OpEvaluator {
   /// signs and factors of 1.
   [[nodiscard]] bool is_one_and_tanh(PointwiseFn fn) const {
     if (fn != PointwiseFn::kAdd && fn != PointwiseFn::kSub) return false;
-    return (has_only_ones(operands_[0]) && comes_from_tanh(op_.operands[1])) ||
-           (has_only_ones(operands_[1]) && comes_from_tanh(op_.operands[0]));
+    return (comes_from_tanh(op_.operands[1]) && has_only_ones(operands_[0])) ||
+           (comes_from_tanh(op_.operands[0]) && has_only_ones(operands_[1]));
   }
   /// True if all elements are exactly 1 or -1.
   static bool has_only_ones(const TensorView& x) {

@@ -737,15 +737,16 @@ int64_t words_of_vector(const SegmentFacts& facts, const std::vector<ValueId>& k
   }
   return words;
 }
-/// Vectors of a row whose inputs a lane of an epilogue loads together. Rows that nothing reduces
-/// are evaluated vector by vector, so that registers hold more of their inputs.
-int64_t vectors_ahead(const SegmentFacts& facts, const MatmulParameters& own) {
+/// Vectors of a row whose inputs, but for those that are kept, a lane of an epilogue loads
+/// together. Rows that nothing reduces are evaluated vector by vector, so that registers hold more
+/// of their inputs.
+int64_t vectors_ahead(const SegmentFacts& facts, const MatmulParameters& own,
+                      const std::vector<ValueId>& kept) {
   const ValueId handed = handed_value(facts);
   const int64_t handed_bytes = bytes_of(facts.fusion.values[handed].type);
   const int64_t chunk = program::kChunkBytes / handed_bytes;
   const int64_t vectors =
       divided_up(std::min(own.tile_columns, facts.space.columns), program::kEpilogueLanes * chunk);
-  const std::vector<ValueId> kept = kept_of_epilogue(facts, own);
   const int64_t words = words_of_vector(facts, kept, chunk);
   int64_t left = producer_registers(facts, own).kept - beside_row(facts) -
                  register_words(vectors * chunk, handed_bytes);
@@ -973,13 +974,15 @@ class ProgramBuilder {
                               .rows = {.axis = m_, .extent = own_.tile_rows},
                               .columns = {.axis = n_, .extent = own_.tile_columns}});
     body.push_back(in_parts(program::Handover{.fragment = sum, .tile = handed, .value = value}));
+    std::vector<ValueId> kept = kept_of_epilogue(facts_, own_);
+    const int64_t ahead = vectors_ahead(facts_, own_, kept);
     const program::StepId region =
         out_.steps.push_back(program::Region{.tile = handed,
                                              .value = value,
                                              .width = program::kChunkBytes / bytes_of(type),
                                              .holds_rows = facts_.has_reduction(),
-                                             .ahead = vectors_ahead(facts_, own_),
-                                             .kept = kept_of_epilogue(facts_, own_),
+                                             .ahead = ahead,
+                                             .kept = std::move(kept),
                                              .exchange_bytes = 0,
                                              .staged = {}});
     return out_.steps.push_back(
