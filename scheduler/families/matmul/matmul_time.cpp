@@ -1,0 +1,493 @@
+#include "scheduler/families/matmul/matmul_time.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "fusion_ir/integers.h"
+#include "fusion_ir/reduction_traits.h"
+#include "scheduler/analysis/cuda_units.h"
+#include "scheduler/cost/cost_model.h"
+#include "scheduler/families/matmul/contraction_facts.h"
+#include "scheduler/families/matmul/matmul_program.h"
+#include "scheduler/families/matmul/matmul_resources.h"
+#include "scheduler/program/program_walks.h"
+#include "scheduler/schedule/row_schedule.h"
+
+namespace sinter::matmul {
+namespace {
+
+// Constants of the prediction. docs/cost_model.md has the formula. Source of those of tiles that
+// warps multiply: the least squares of 100 schedules of five products on an H100,
+// benchmarks/results/h100_2026-11-28_matmul.json.
+
+/// Clocks of a step of the pipeline in which a block computes nothing: it waits for its copies and
+/// for its warps, and loads the first matrices.
+constexpr double kStepClocks = 250.0;
+/// Lines of L1 that the stores of an SM touch in a clock. A warp's store of pairs touches eight
+/// rows.
+constexpr double kStoreLinesPerClock = 1.0;
+constexpr double kElementsOfStore = 64.0;
+constexpr double kLinesOfStore = 8.0;
+
+// Those of staged stores and of warp groups were chosen by hand on an H200, one card, so that the
+// cells of benchmarks/results/h200_2026-11-28_linear.json and h200_2026-11-28_linear_turns.json are
+// predicted within 17 %.
+
+/// What is staged passes through shared memory twice before it is stored, 128 bytes a clock each.
+/// Counted, not chosen.
+constexpr double kPassesOfStaged = 3.0;
+constexpr double kBytesOfPass = 128.0;
+/// Instructions of staging an element: half of a conversion, of an address and of a store to shared
+/// memory, and an eighth of those of the access that stores it.
+constexpr double kInstructionsOfStaged = 4.0;
+// Those of what is evaluated behind products were chosen by hand for 23 kernels of transformer
+// layers on an H200, one card (benchmarks/results/h200_2026-11-28_layers_fused.json), which they
+// predict within 5.8 % in the mean. Two warps of each scheduler hide little of the latency of their
+// instructions.
+
+/// Time of instructions, as a multiple of that at the full rate of an SM.
+constexpr double kEpilogueIssue = 1.4;
+/// Clocks of an SM for a special function of an element, beside its instructions.
+constexpr double kEpilogueSpecialClocks = 0.08;
+/// Clocks of an SM for an element of another input, which a lane reads in pairs, eight rows of a
+/// warp at once.
+constexpr double kEpilogueLoadClocks = 0.15;
+/// Clocks of an SM for a random number: Philox gives four at once, of which a lane takes the two of
+/// its columns, and branches to find out.
+constexpr double kEpiloguePhiloxClocks = 2.7;
+/// Clocks between the last product of a warp group and the first store behind it, and between its
+/// last store and the next product.
+constexpr double kTurnClocks = 800.0;
+/// Clocks in which the blocks of a cluster exchange what they know of their rows. Where they work
+/// on several tiles at once, each of the blocks may make the others wait.
+constexpr double kExchangeClocks = 1500.0;
+/// Least clocks of a step of the pipeline where one warp group multiplies alone.
+constexpr double kTurnedStepClocks = 780.0;
+/// Time of what follows from the products of a tile where others multiply meanwhile, as a multiple
+/// of its time alone: both take shared memory, and fewer warps hide less.
+constexpr double kBesideProducts = 1.2;
+// Those of rows that are evaluated beside the products were chosen by hand so that 16 kernels of
+// benchmarks/results/h200_2026-11-28_epilogue_warps.json are predicted within 12 %, but for one.
+
+/// Clocks of a warp of the epilogue for an iteration beside its elements: it waits for the tile and
+/// for shared memory.
+constexpr double kEpilogueIterationClocks = 1100.0;
+/// The same where rows are not reduced, and instructions of all warps of an epilogue in a clock of
+/// the SM, beside the products. (8192, 768, 3072) takes 73.9 us with a GELU by exp and three warps,
+/// 111.4 us with one by tanh, and 85.2 us with a residual; with seven warps 69.4, 91.2 and 69.3 us
+/// (H200, one card).
+constexpr double kElementIterationClocks = 700.0;
+constexpr double kEpilogueIssuePerClock = 1.2;
+/// Clocks of such a warp for an instruction: seven of them share four schedulers with the warp
+/// groups that multiply.
+constexpr double kEpilogueInstructionClocks = 1.5;
+/// The same for a special function, beside its instructions.
+constexpr double kEpilogueFunctionClocks = 3.5;
+/// Clocks of a step in which lanes, or blocks of a cluster, combine two sums of a row.
+constexpr double kEpilogueStepClocks = 45.0;
+/// Clocks in which such a warp waits for what other blocks of the cluster know of its rows.
+constexpr double kEpilogueExchangeClocks = 550.0;
+/// Clocks of an SM for a store to another block of its cluster. Layer norms of 4,096 columns over
+/// 16 blocks took 8,800 clocks for a tile more than predicted by 6,144 such stores, and 1,900 more
+/// by 2,048 (docs/experiments/epilogue_warps.md).
+constexpr double kRemoteStoreClocks = 1.0;
+/// Clocks in which such a warp waits for another input of its rows.
+constexpr double kEpilogueReadClocks = 1000.0;
+/// Time of products by several instructions of so many columns or fewer for a step beside an
+/// epilogue, as a multiple of that by one that is wider: they read an operand more often from
+/// shared memory. (8192, 4096, 4096) takes 349.5 us by instructions of 256 columns, 383 and 386 by
+/// those of 128 (H200).
+constexpr double kNarrowInstructions = 1.06;
+constexpr int64_t kNarrowColumns = 128;
+/// Clocks between the last product of a tile and the first of the next one, in which warp groups
+/// hand the tile over: of the pipeline that runs empty, and elements of the tile that are put into
+/// shared memory in a clock. Tiles of 128 x 256 take 1,600 clocks, those of 128 x 128 1,000: (8192,
+/// 768, 2304) takes 48.4 us (H200).
+constexpr double kHandoverClocks = 400.0;
+constexpr double kHandoverElements = 27.3;
+/// Bytes per clock that tensor copies bring from L2 to an SM. (2048, 2048, 2048) by tiles of
+/// 64 x 256 takes 28.5 us, where nothing else limits.
+constexpr double kTensorCopyBytes = 61.0;
+/// Clocks between the request of a tensor copy and its first bytes. While a stage is multiplied the
+/// others are on their way: (8192, 768, 3072) by tiles of 128 x 256 takes 77.4, 62.6 and 62.3 us
+/// with 2, 3 and 4 stages, by tiles of 128 x 128 106.8, 75.8 and 64.6 us with 2, 3 and 6 (H200).
+constexpr double kTensorCopyLatency = 700.0;
+
+/// Clocks of a warp for a step of 32 bytes along k whose left operand it splits, beside the
+/// products. They go on meanwhile: both times join as a 2-norm. By tiles of 128 x 64 a step takes
+/// 310 clocks on an H200, where its products alone would take 216; by those of 128 x 128 460 and
+/// 432, by larger ones 880 and 864 (docs/experiments/split_operands.md). One card.
+constexpr double kSplitStepClocks = 200.0;
+
+/// Share of their rate at which lanes multiply-add: they also load operands, which takes issue
+/// slots and registers' banks.
+constexpr double kLaneEfficiency = 0.8;
+
+/// Rate of f8 products beside that of 16-bit ones on compute capability 9.0, where mma.sync takes
+/// longer for f8: (8192, 4096, 4096) in 826 us on an H100, 670 in bf16.
+constexpr double kF8Rate90 = 0.8;
+
+/// Loads of the segment's other tensors and stores, per element of the result.
+struct Epilogue {
+  double read_bytes = 0.0;
+  double written_bytes = 0.0;
+};
+
+Epilogue epilogue_of(const SegmentFacts& facts) {
+  Epilogue out;
+  for (const TensorAccess& access : facts.space.inputs) {
+    if (facts.is_full(access.value)) out.read_bytes += static_cast<double>(access.element_bytes);
+  }
+  for (size_t i = 0; i < facts.space.outputs.size(); ++i) {
+    if (covers_all(facts, i))
+      out.written_bytes += static_cast<double>(facts.space.outputs[i].element_bytes);
+  }
+  return out;
+}
+
+/// Pairs of elements that the lanes of an SM combine per clock.
+double lane_rate(const SegmentFacts& facts, const DeviceLimits& limits) {
+  double rate = limits.fma_per_clock;
+  // Programming Guide, "Throughput of Native Arithmetic Instructions": half as many multiply-adds
+  // of 32-bit integers and maxima of f32 as multiply-adds of f32. i64 takes five instructions.
+  constexpr double kIntegerRate = 0.5;
+  constexpr double kWideIntegerRate = 1.0 / 8.0;
+  constexpr double kMaxOfSumsRate = 1.0 / 3.0;
+  const DType type = facts.fusion.values[facts.space.contraction->value].type;
+  if (type == DType::kF64) rate = limits.fma64_per_clock;
+  if (type == DType::kI32) rate *= kIntegerRate;
+  if (type == DType::kI64) rate *= kWideIntegerRate;
+  if (contract_op(facts).fn == ContractFn::kMax) rate *= kMaxOfSumsRate;
+  return rate * kLaneEfficiency;
+}
+
+/// Pairs of elements that an SM combines per clock.
+double product_rate(const SegmentFacts& facts, const Schedule& schedule,
+                    const DeviceLimits& limits) {
+  if (unit_of(facts) == program::Unit::kLane) return lane_rate(facts, limits);
+  constexpr double kBytesOfRate = 2.0;
+  constexpr double kProductsOfTf32x3 = 3.0;
+  const auto bytes = static_cast<double>(facts.space.contraction->rows.element_bytes);
+  const bool is_split = contract_op(facts).precision == ContractPrecision::kTf32x3;
+  const double of_bytes = kBytesOfRate / bytes / (is_split ? kProductsOfTf32x3 : 1.0);
+  if (schedule.consumer_registers() > 0) return limits.group_products_per_clock * of_bytes;
+  if (has_f8(facts) && limits.compute_major == 9)
+    return kF8Rate90 * limits.matrix_products_per_clock;
+  return limits.matrix_products_per_clock * of_bytes;
+}
+
+/// Instructions that round an f32 operand of a matrix instruction to TF32, or split it into two.
+double rounding_instructions(const SegmentFacts& facts) {
+  constexpr double kOfRounding = 1.0;
+  // A rounding, a difference, and a multiply-add that finds what is not finite.
+  constexpr double kOfSplit = 3.0;
+  switch (contract_op(facts).precision) {
+    case ContractPrecision::kIeee:
+      return 0.0;
+    case ContractPrecision::kTf32:
+      return kOfRounding;
+    case ContractPrecision::kTf32x3:
+      return kOfSplit;
+  }
+  unreachable();
+}
+
+/// Clocks in which an SM stores the outputs of a block's tile.
+double store_clocks(const SegmentFacts& facts, const program::Program& program,
+                    const MatmulParameters& own) {
+  const auto tile = static_cast<double>(own.tile_rows * own.tile_columns);
+  // Accesses of a lane, with those that have nothing to store, over those that have.
+  std::vector<double> staged(facts.fusion.outputs.size());
+  for (const program::Step& step : program.steps) {
+    if (const auto* region = std::get_if<program::Region>(&step)) {
+      for (const program::Staging& staging : region->staged) {
+        const int64_t columns = std::min(program.tiles[region->tile].columns.extent,
+                                         program.tiles[staging.tile].columns.extent);
+        const int64_t accesses = program.tiles[staging.tile].rows.extent * columns / staging.width;
+        const int64_t of_lane = divided_up(accesses, kWarp);
+        const int64_t begun = of_lane > program::kStoresTogether
+                                  ? rounded_up(of_lane, program::kStoresTogether)
+                                  : of_lane;
+        staged[staging.output] = static_cast<double>(begun * kWarp) / static_cast<double>(accesses);
+      }
+    }
+  }
+  double clocks = 0.0;
+  for (size_t i = 0; i < staged.size(); ++i) {
+    // A value of a row is one store among hundreds.
+    if (!covers_all(facts, i)) continue;
+    const auto bytes = static_cast<double>(facts.space.outputs[i].element_bytes);
+    constexpr double kIssuePerClock = 4.0;
+    clocks += tile * (staged[i] > 0.0 ? staged[i] * (kPassesOfStaged * bytes / kBytesOfPass +
+                                                     kInstructionsOfStaged / kWarp / kIssuePerClock)
+                                      : kLinesOfStore / kElementsOfStore / kStoreLinesPerClock);
+  }
+  return clocks;
+}
+
+/// Random numbers of an element.
+double random_numbers(const SegmentFacts& facts) {
+  return static_cast<double>(std::ranges::count_if(facts.fusion.ops, [&](const Op& op) {
+    const auto* pointwise = std::get_if<PointwiseOp>(&op.kind);
+    return pointwise != nullptr && pointwise->fn == PointwiseFn::kPhiloxUniform &&
+           facts.is_tile(op.results.front());
+  }));
+}
+
+/// Clocks of an SM for what follows the products of an element, without its stores.
+double evaluation_clocks(const SegmentFacts& facts, const Stage& stage) {
+  constexpr double kLanesPerClock = 128.0;
+  const auto inputs = static_cast<double>(std::ranges::count_if(
+      facts.space.inputs, [&](const TensorAccess& access) { return facts.is_full(access.value); }));
+  const double numbers = random_numbers(facts);
+  const double slots =
+      stage.issue_slots - numbers * issue_slots_of(PointwiseOp{PointwiseFn::kPhiloxUniform});
+  return kEpilogueIssue * slots / kLanesPerClock +
+         kEpilogueSpecialClocks * stage.special_functions + kEpilogueLoadClocks * inputs +
+         kEpiloguePhiloxClocks * numbers;
+}
+
+/// What products_time() starts from, of an SM.
+struct ProductTimes {
+  double of_sm;      ///< Tiles.
+  double steps;      ///< Of the pipeline, for each tile.
+  double matrix_us;  ///< Of the products of all tiles, or of their stages where those take longer.
+  double shared_us;  ///< Of what all tiles read and write in shared memory.
+  double evaluate_us;  ///< Of what follows from the products of one tile, stores included.
+};
+
+/// Time of the warps of an epilogue for a tile. Its stages exchange what they reduce.
+double epilogue_time(const SegmentFacts& facts, const program::Program& program,
+                     const StageList& list, const DeviceLimits& limits) {
+  const Schedule of_rows = program::row_schedule(program);
+  const program::Handover& handover = *program::step_of<program::Handover>(program);
+  const auto together = program::rows_together(program);
+  const int64_t rows = together * kWarp / of_rows.threads_per_row;
+  const int64_t iterations = program.tiles[handover.tile].rows.extent / rows;
+  const auto rounds = static_cast<double>(divided_up(iterations, program.producer->epilogue_warps));
+  const auto& region = *program::step_of<program::Region>(program);
+  const auto elements = static_cast<double>(together * elements_of_lane(facts, program, region));
+  double clocks = region.holds_rows ? kEpilogueIterationClocks : kElementIterationClocks;
+  double slots = 0.0;
+  double sent_for_row = 0.0;  // Stores to other blocks.
+  for (const Stage& stage : list.stages) {
+    slots += stage.issue_slots;
+    clocks += elements * (kEpilogueInstructionClocks * stage.issue_slots +
+                          kEpilogueFunctionClocks * stage.special_functions);
+    const int64_t threads = of_rows.threads_per_row * of_rows.cluster_size();
+    for (const OpId id : stage.reductions) {
+      clocks += kEpilogueStepClocks * std::log2(static_cast<double>(threads)) *
+                traits_of(facts.fusion.ops[id].kind).exchange_latency;
+      if (of_rows.cluster_size() > 1)
+        sent_for_row += static_cast<double>(stores_of_tuple(facts.fusion, facts.fusion.ops[id]) *
+                                            of_rows.cluster_size());
+    }
+    if (!stage.reductions.empty() && of_rows.cluster_size() > 1) clocks += kEpilogueExchangeClocks;
+    const bool reads_rows = std::ranges::any_of(
+        stage.loads, [&](ValueId value) { return facts.space.dependence[value].rows; });
+    // What is not loaded together is waited for one after the other.
+    const int64_t waits =
+        region.holds_rows ? 1 : divided_up(program::epilogue_vectors(program), region.ahead);
+    if (reads_rows) clocks += kEpilogueReadClocks * static_cast<double>(waits);
+  }
+  // Elements that are not adjacent along a row are loaded and stored one by one, which touches a
+  // line for each lane of a row.
+  const int64_t columns =
+      std::min(columns_per_block(facts, of_rows),
+               elements_of_lane(facts, program, region) * of_rows.threads_per_row);
+  const auto of_tile = static_cast<double>(program.tiles[handover.tile].rows.extent * columns);
+  const auto lanes = static_cast<double>(of_rows.threads_per_row);
+  double lines = 0.0;
+  const auto add = [&](const TensorAccess& access) {
+    if (access_kind(facts, access, of_rows) == AccessKind::kElement)
+      lines += of_tile / static_cast<double>(kWarp) * lanes;
+  };
+  for (const TensorAccess& access : facts.space.inputs) {
+    if (facts.is_full(access.value)) add(access);
+  }
+  for (size_t i = 0; i < facts.space.outputs.size(); ++i) {
+    if (covers_all(facts, i)) add(facts.space.outputs[i]);
+  }
+  const double sent = sent_for_row * static_cast<double>(program.tiles[handover.tile].rows.extent);
+  const double numbers = random_numbers(facts);
+  slots -= numbers * issue_slots_of(PointwiseOp{PointwiseFn::kPhiloxUniform});
+  const double issue =
+      region.holds_rows
+          ? 0.0
+          : of_tile * (slots / kWarp / kEpilogueIssuePerClock + kEpiloguePhiloxClocks * numbers);
+  return (std::max(rounds * clocks, issue) + sent * kRemoteStoreClocks +
+          lines / kStoreLinesPerClock) /
+         limits.clock_mhz;
+}
+
+/// Time of an SM for the products of warp groups and what follows from them. The producer loads in
+/// the meantime.
+double products_time(const ProductTimes& times, const program::Program& program,
+                     const MatmulParameters& own, const DeviceLimits& limits) {
+  const double clocks_per_us = limits.clock_mhz;
+  const int64_t at_once = program::tiles_at_once(program);
+  const double evaluate_us = times.evaluate_us;
+  if (own.epilogue_warps > 0) {
+    // Rows are evaluated while the next tile is multiplied, those of the last tile after it.
+    const program::Handover& handover = *program::step_of<program::Handover>(program);
+    const program::Tile& sum = program.tiles[handover.fragment];
+    const program::MatrixShape shape =
+        program::matrix_shape(program, *program::step_of<program::Contract>(program));
+    // Several instructions of a step read the same operand once more.
+    const bool is_narrow =
+        shape.n <= kNarrowColumns && sum.rows.extent * sum.columns.extent > shape.m * shape.n;
+    const auto handed = static_cast<double>(own.tile_rows * own.tile_columns);
+    const double products_us =
+        std::max((is_narrow ? kNarrowInstructions : 1.0) * times.matrix_us, times.shared_us);
+    const double tile_us =
+        products_us / times.of_sm + (kHandoverClocks + handed / kHandoverElements) / clocks_per_us;
+    return times.of_sm * std::max(tile_us, evaluate_us) + evaluate_us;
+  }
+  const double turn_us = kTurnClocks / clocks_per_us;
+  const double exchange_us = own.cluster_size > 1 ? kExchangeClocks / clocks_per_us : 0.0;
+  if (at_once == 1) return times.matrix_us + times.of_sm * (evaluate_us + turn_us + exchange_us);
+  // The parts of the block are in turns in their products, and behind them beside the products of
+  // others. A tile has as many fewer warps behind its products as the block has parts.
+  const auto parts = static_cast<double>(at_once);
+  const double tile_us =
+      std::max(times.matrix_us / times.of_sm, times.steps * kTurnedStepClocks / clocks_per_us);
+  const double behind_us = kBesideProducts * (parts * evaluate_us + turn_us) +
+                           exchange_us * static_cast<double>(own.cluster_size) / parts;
+  return std::max(times.of_sm * tile_us, std::ceil(times.of_sm / parts) * (tile_us + behind_us)) +
+         behind_us;
+}
+
+/// Memory time of blocks whose warps load straight into registers, as a multiple of that at the
+/// full rate. Little's law, both limits joined as a 2-norm: what is on its way arrives once in a
+/// latency of loaded memory. The last wave of blocks has less on its way.
+double slowdown_of_waves(double blocks, double beside, double in_flight,
+                         const DeviceLimits& limits) {
+  const double waves = blocks / (beside * static_cast<double>(limits.sm_count));
+  const double full = std::floor(waves);
+  const double rest = waves - full;
+  const double needed = limits.bytes_in_flight_per_sm / in_flight;
+  const double last = rest > 0.0 ? rest * std::hypot(1.0, needed / rest) : 0.0;
+  return (full * std::hypot(1.0, needed) + last) / waves;
+}
+
+}  // namespace
+
+Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
+                           const program::Program& program, const Stage& stage,
+                           const ResourceEstimate& estimate, const DeviceLimits& limits) {
+  const CostConstants& constants = limits.cost;
+  const program::Traffic traffic = program::traffic(program);
+  const auto sms = static_cast<double>(limits.sm_count);
+  const auto blocks = static_cast<double>(program::tile_count(program));
+  const double clocks_per_us = limits.clock_mhz;
+  const Epilogue epilogue = epilogue_of(facts);
+  const double elements =
+      static_cast<double>(facts.space.rows) * static_cast<double>(facts.space.columns);
+
+  const auto& own = std::get<MatmulParameters>(schedule.parameters);
+  Prediction out;
+  out.launch_us = constants.launch_us + constants.ramp_us + start_time(schedule, constants);
+  out.memory_us = memory_time(
+      limits, static_cast<double>(facts.bytes_read), static_cast<double>(facts.bytes_written),
+      program.producer || own.slice_warps > 0 ? schedule.read_priority : ReadPriority::kNormal);
+  if (blocks <= 0.0) {
+    out.total_us = out.launch_us + out.memory_us;
+    return out;
+  }
+  // The SM with most blocks decides when the kernel ends.
+  const double of_sm = program.producer ? std::ceil(blocks / static_cast<double>(estimate.blocks))
+                                        : std::ceil(blocks / sms);
+  const double busy = blocks / of_sm;
+  const double beside = std::min(static_cast<double>(estimate.blocks_per_sm), of_sm);
+  // Little's law: what is on its way arrives once in a latency of loaded memory. Both limits join
+  // as a 2-norm.
+  const double in_flight = std::max(traffic.outstanding_bytes * beside, 1.0);
+  out.memory_us *= own.slice_warps > 0 ? slowdown_of_waves(blocks, beside, in_flight, limits)
+                                       : std::hypot(1.0, limits.bytes_in_flight_per_sm / in_flight);
+  // Few SMs do not reach the rate of memory: 64 of an H200 take 60 us for 117 MB, 128 take 42 us.
+  out.memory_us = std::max(out.memory_us, static_cast<double>(facts.bytes_read) /
+                                              (limits.l2_bytes_per_clock * clocks_per_us * busy));
+  const double products_per_clock = product_rate(facts, schedule, limits);
+  const double shared_bytes = traffic.copied_bytes + traffic.shared_read_bytes;
+  out.matrix_us = traffic.products / (products_per_clock * clocks_per_us * busy);
+  out.l2_us = l2_read_time(
+      limits, traffic.copied_bytes + elements * (epilogue.read_bytes + epilogue.written_bytes),
+      busy);
+  out.shared_us = shared_bytes / (limits.shared_bytes_per_clock * clocks_per_us * busy);
+  constexpr double kInstructionsOfCopy = 4.0;
+  // With its share of the loads of operands.
+  constexpr double kInstructionsOfProduct = 2.0;
+  constexpr double kInstructionsOfLane = 1.125;
+  const double of_product =
+      unit_of(facts) == program::Unit::kLane ? kInstructionsOfLane : kInstructionsOfProduct;
+  const double instructions =
+      static_cast<double>(kWarp) * traffic.matrix_instructions * of_product +
+      rounding_instructions(facts) *
+          (program.producer ? traffic.copied_bytes : traffic.shared_read_bytes) / kRegisterBytes +
+      traffic.copied_accesses * kInstructionsOfCopy +
+      elements * evaluation_clocks(facts, stage) * kWarp * limits.issue_per_clock;
+  out.issue_us = issue_time(instructions, limits, busy);
+  // A warp splits the operands of products before it starts them, and their registers leave room
+  // for few warps that multiply meanwhile: (1024, 1024, 1024) takes 73 us and (2048, 512, 2048) 125
+  // on an H200, where products and instructions take as long each.
+  const bool splits = splits_stages(facts) && !program.producer;
+  const double products_us = out.matrix_us + (splits ? out.issue_us : 0.0);
+  const double computed_us = std::max({products_us, out.l2_us, out.shared_us, out.issue_us});
+  // In each step a block waits; the other blocks of the SM compute in the meantime, and copies are
+  // on their way. The first stage of a block, its last stores, and the epilogue between them are
+  // not hidden.
+  const double steps = std::ceil(static_cast<double>(facts.space.contraction->contracted()) /
+                                 static_cast<double>(own.tile_depth));
+  const double step_clocks = steps <= 0.0 ? 0.0
+                                          : std::max(traffic.products / products_per_clock,
+                                                     shared_bytes / limits.shared_bytes_per_clock) /
+                                                (blocks * steps);
+  const double waits_us =
+      steps * std::max(0.0, kStepClocks - (beside - 1.0) * step_clocks) / clocks_per_us;
+  const double stores_us = store_clocks(facts, program, own) / clocks_per_us;
+  if (program.producer) {
+    if (splits_stages(facts)) {
+      out.matrix_us =
+          std::hypot(out.matrix_us, of_sm * split_steps(facts) * kSplitStepClocks / clocks_per_us);
+    }
+    out.l2_us = traffic.copied_bytes / (kTensorCopyBytes * clocks_per_us * busy);
+    // As fast as stages come in that few of them can be on their way.
+    const double of_stage =
+        kTensorCopyLatency + traffic.copied_bytes / (blocks * steps) / kTensorCopyBytes;
+    const double stages_us =
+        of_sm * steps * of_stage / static_cast<double>(own.pipeline_stages - 1) / clocks_per_us;
+    const double bound_us = std::max({out.matrix_us, out.memory_us, out.l2_us, out.shared_us});
+    // What the SM with most tiles takes beyond that is not hidden.
+    const auto tile = static_cast<double>(own.tile_rows * own.tile_columns);
+    const double tiles_us = products_time(
+        {.of_sm = of_sm,
+         .steps = steps,
+         .matrix_us = std::max(out.matrix_us, stages_us),
+         .shared_us = out.shared_us,
+         .evaluate_us = own.epilogue_warps > 0
+                            ? epilogue_time(facts, program, stages_of_epilogue(facts, own), limits)
+                            : stores_us + tile * evaluation_clocks(facts, stage) / clocks_per_us},
+        program, own, limits);
+    out.block_latency_us = 2.0 * constants.memory_wait_ns / 1000.0;
+    out.exposed_us = out.block_latency_us + std::max(0.0, tiles_us - bound_us);
+    out.total_us = out.launch_us + out.block_latency_us + std::max(tiles_us, bound_us);
+    return out;
+  }
+  if (own.slice_warps > 0) {
+    // While one block merges its slices and the next one begins, others of the SM load.
+    out.block_latency_us = 2.0 * constants.memory_wait_ns / 1000.0;
+    const double exposed = beside > 1.0 ? 1.0 : of_sm;
+    out.exposed_us = exposed * out.block_latency_us;
+    out.total_us = out.launch_us + std::max(out.memory_us, computed_us) + out.exposed_us;
+    return out;
+  }
+  out.block_latency_us = waits_us + stores_us + 2.0 * constants.memory_wait_ns / 1000.0;
+  const double rounds = std::ceil(of_sm / beside);
+  const double bound_us = std::max(out.memory_us, computed_us);
+  const double steps_us = std::max(out.memory_us, computed_us + rounds * waits_us);
+  out.exposed_us = rounds * (out.block_latency_us - waits_us) + steps_us - bound_us;
+  out.total_us = out.launch_us + bound_us + out.exposed_us;
+  return out;
+}
+
+}  // namespace sinter::matmul
