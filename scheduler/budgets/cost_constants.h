@@ -76,6 +76,78 @@ struct NonPersistentGrid {
   friend bool operator==(const NonPersistentGrid&, const NonPersistentGrid&) = default;
 };
 
+/// Contractions (family matmul), in clocks of an SM or of a warp unless the name says otherwise.
+struct MatmulConstants {
+  /// Of a step of the pipeline of warps (mma.sync) in which a block computes nothing: it waits
+  /// for its copies and for its warps, and loads the first matrices.
+  double step_clocks;
+  /// Time of the instructions behind fragments, as a multiple of that at the full rate of an SM:
+  /// two warps of each scheduler hide little of their latency.
+  double fragment_issue;
+  /// Of an SM for a special function of an element there, beside its instructions.
+  double fragment_function_clocks;
+  /// Of an SM for an element of another input there, which a lane reads in pairs, eight rows of a
+  /// warp at once.
+  double fragment_input_clocks;
+  /// Of an SM for a random number: Philox gives four at once, of which a lane takes the two of its
+  /// columns, and branches to find out.
+  double philox_clocks;
+  /// Between the last product of a warp group and the first store behind it, and between its last
+  /// store and the next product.
+  double turn_clocks;
+  /// In which the CTAs of a cluster exchange what they know of their rows. Where they work on
+  /// several tiles at once, each of the CTAs may make the others wait.
+  double exchange_clocks;
+  /// Least of a step of the pipeline where one warp group multiplies alone.
+  double turned_step_clocks;
+  /// Time of what follows from the products of a tile where others multiply meanwhile, as a
+  /// multiple of its time alone: both take shared memory, and fewer warps hide less.
+  double beside_products;
+  /// Of a warp of an epilogue for an iteration beside its elements: it waits for the tile and for
+  /// shared memory.
+  double row_iteration_clocks;
+  /// The same where rows are not reduced.
+  double element_iteration_clocks;
+  /// Instructions of all warps of such an epilogue in a clock of the SM, beside the products.
+  double element_issue_per_clock;
+  /// Of a warp of an epilogue for an instruction: seven of them share four schedulers with the warp
+  /// groups that multiply.
+  double instruction_clocks;
+  /// The same for a special function, beside its instructions.
+  double function_clocks;
+  /// Of a step in which lanes, or CTAs of a cluster, combine two sums of a row.
+  double reduction_step_clocks;
+  /// In which such a warp waits for what other CTAs of the cluster know of its rows.
+  double row_exchange_clocks;
+  /// Of an SM for a store to another CTA of its cluster.
+  double remote_store_clocks;
+  /// In which such a warp waits for another input of its rows.
+  double input_wait_clocks;
+  /// Time of products by several narrow instructions for a step beside an epilogue, as a multiple
+  /// of that by one that is wider: they read an operand more often from shared memory.
+  double narrow_instructions;
+  /// Between the last product of a tile and the first of the next one, in which the pipeline runs
+  /// empty, beside its elements.
+  double handover_clocks;
+  /// Elements of a tile that an SM puts into shared memory for the warps of an epilogue.
+  double handover_elements_per_clock;
+  /// Bytes that tensor copies bring from L2 to an SM.
+  double copy_bytes_per_clock;
+  /// Between the request of a tensor copy and its first bytes. While a stage is multiplied the
+  /// others are on their way.
+  double copy_latency_clocks;
+  /// Of a warp for a step of 32 bytes along k whose left operand it splits into TF32 parts, beside
+  /// the products. They go on meanwhile: both times join as a 2-norm.
+  double split_step_clocks;
+  /// Share of their rate at which lanes multiply-add: they also load operands, which takes issue
+  /// slots and register banks.
+  double lane_efficiency;
+  /// Rate of f8 products beside that of 16-bit ones on compute capability 9.0, where mma.sync takes
+  /// longer for f8.
+  double f8_rate;
+  friend bool operator==(const MatmulConstants&, const MatmulConstants&) = default;
+};
+
 /// Latencies and overheads of the model, in nanoseconds unless the name says otherwise. All members
 /// are numbers of one device, so there is no default: DeviceLimits::cost has those of its device.
 struct CostConstants {
@@ -91,6 +163,7 @@ struct CostConstants {
                      ///< offset of the fitted line of DeviceLimits::copy_efficiency.
   RowConstants row;
   NonPersistentGrid non_persistent;
+  MatmulConstants matmul;
   double second_launch_us;  ///< A dependent kernel of little work, with its drain and ramp.
   /// Last-block finish: nanoseconds from a block's last partial results to the branch of the last
   /// block. It spans two barriers, a fence under load, and the atomic.

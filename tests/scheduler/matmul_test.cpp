@@ -870,6 +870,77 @@ TEST(MatmulTest, WhatFollowsProductsIsPredicted) {
   EXPECT_NEAR(dropout, 134.1, 0.12 * 134.1);
 }
 
+// A constant that changes no prediction of any kernel says nothing.
+TEST(MatmulTest, EveryConstantMatters) {
+  const auto rows = [](int64_t columns, std::string_view tail) {
+    return parse_fusion(fmt::format(R"(fusion @rows {{
+  %v0 x : bf16[8192, 512] = input
+  %v1 w : bf16[{0}, 512] = input
+  %v2 z : bf16[8192, {0}] = input
+  %v3 : f32[8192, {0}] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
+  %v4 : f32[8192, {0}] = cast %v2
+  %v5 : f32[8192, {0}] = add %v3, %v4
+  %v6 : f32[8192, {0}] = exp %v5
+{1}}})",
+                                    columns, tail))
+        .value();
+  };
+  const std::string norm = R"(  %v7 : f32[8192] = reduce.sum %v6 over(1)
+  %v8 : f32[8192, {0}] = broadcast %v7 axes(0)
+  %v9 : f32[8192, {0}] = div %v6, %v8
+  %v10 y : bf16[8192, {0}] = cast %v9
+  return %v10
+)";
+  const auto norm_of = [&](int64_t columns) {
+    return rows(columns, fmt::format(fmt::runtime(norm), columns));
+  };
+  const Fusion dropout = parse_fusion(R"(fusion @dropout {
+  %v0 x : bf16[8192, 512] = input
+  %v1 w : bf16[4096, 512] = input
+  %v2 seed : i64 = input
+  %v3 offset : i64 = input
+  %v4 : f32[8192, 4096] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
+  %v5 : i64[8192, 4096] = broadcast %v2 axes()
+  %v6 : i64[8192, 4096] = broadcast %v3 axes()
+  %v7 : i64[8192, 4096] = iota axis(1)
+  %v8 : f32[8192, 4096] = philox.uniform %v5, %v6, %v7
+  %v9 : f32[8192, 4096] = mul %v4, %v8
+  %v10 y : bf16[8192, 4096] = cast %v9
+  return %v10
+})")
+                             .value();
+  const std::map<char, int64_t> square = {{'m', 4096}, {'n', 4096}, {'k', 4096}};
+  const auto product = [&](DType type, ContractPrecision precision = ContractPrecision::kIeee) {
+    return fusion_of({.left = type, .right = type, .sizes = square, .precision = precision});
+  };
+  std::vector<SegmentFacts> segments;
+  for (const Fusion& fusion :
+       {norm_of(256), norm_of(1024), dropout,
+        rows(4096, "  %v7 y : bf16[8192, 4096] = cast %v6\n  return %v7\n"), product(DType::kBF16),
+        product(DType::kF32), product(DType::kF32, ContractPrecision::kTf32x3),
+        product(DType::kF8E4M3)})
+    segments.push_back(facts_of(fusion));
+  const auto totals = [&](const DeviceLimits& limits) {
+    std::vector<double> out;
+    for (const SegmentFacts& facts : segments) {
+      for (const ProposedSchedule& candidate : propose_matmul(facts, limits).candidates)
+        out.push_back(candidate.predicted.total_us);
+    }
+    return out;
+  };
+  const DeviceLimits h200 = *find_device("H200");
+  const std::vector<double> before = totals(h200);
+  size_t constants = 0;
+  for (const CostConstantField& field : cost_constant_fields()) {
+    if (!field.name.starts_with("matmul.")) continue;
+    ++constants;
+    DeviceLimits changed = h200;
+    field.of(changed.cost) *= 1.5;
+    EXPECT_NE(totals(changed), before) << field.name;
+  }
+  EXPECT_GE(constants, 20U);
+}
+
 TEST(MatmulTest, ALargerDeviceIsNotSlower) {
   DeviceLimits limits = *find_device("H100");
   const Fusion fusion = fusion_of({});

@@ -16,116 +16,21 @@
 namespace sinter::matmul {
 namespace {
 
-// Constants of the prediction. docs/cost_model.md has the formula. Source of those of tiles that
-// warps multiply: the least squares of 100 schedules of five products on an H100,
-// benchmarks/results/h100_2026-11-28_matmul.json.
+// Counts. What was measured or fitted is in CostConstants::matmul.
 
-/// Clocks of a step of the pipeline in which a block computes nothing: it waits for its copies and
-/// for its warps, and loads the first matrices.
-constexpr double kStepClocks = 250.0;
 /// Lines of L1 that the stores of an SM touch in a clock. A warp's store of pairs touches eight
 /// rows.
 constexpr double kStoreLinesPerClock = 1.0;
 constexpr double kElementsOfStore = 64.0;
 constexpr double kLinesOfStore = 8.0;
-
-// Those of staged stores and of warp groups were chosen by hand on an H200, one card, so that the
-// cells of benchmarks/results/h200_2026-11-28_linear.json and h200_2026-11-28_linear_turns.json are
-// predicted within 17 %.
-
 /// What is staged passes through shared memory twice before it is stored, 128 bytes a clock each.
-/// Counted, not chosen.
 constexpr double kPassesOfStaged = 3.0;
 constexpr double kBytesOfPass = 128.0;
 /// Instructions of staging an element: half of a conversion, of an address and of a store to shared
 /// memory, and an eighth of those of the access that stores it.
 constexpr double kInstructionsOfStaged = 4.0;
-// Those of what is evaluated behind products were chosen by hand for 23 kernels of transformer
-// layers on an H200, one card (benchmarks/results/h200_2026-11-28_layers_fused.json), which they
-// predict within 5.8 % in the mean. Two warps of each scheduler hide little of the latency of their
-// instructions.
-
-/// Time of instructions, as a multiple of that at the full rate of an SM.
-constexpr double kEpilogueIssue = 1.4;
-/// Clocks of an SM for a special function of an element, beside its instructions.
-constexpr double kEpilogueSpecialClocks = 0.08;
-/// Clocks of an SM for an element of another input, which a lane reads in pairs, eight rows of a
-/// warp at once.
-constexpr double kEpilogueLoadClocks = 0.15;
-/// Clocks of an SM for a random number: Philox gives four at once, of which a lane takes the two of
-/// its columns, and branches to find out.
-constexpr double kEpiloguePhiloxClocks = 2.7;
-/// Clocks between the last product of a warp group and the first store behind it, and between its
-/// last store and the next product.
-constexpr double kTurnClocks = 800.0;
-/// Clocks in which the blocks of a cluster exchange what they know of their rows. Where they work
-/// on several tiles at once, each of the blocks may make the others wait.
-constexpr double kExchangeClocks = 1500.0;
-/// Least clocks of a step of the pipeline where one warp group multiplies alone.
-constexpr double kTurnedStepClocks = 780.0;
-/// Time of what follows from the products of a tile where others multiply meanwhile, as a multiple
-/// of its time alone: both take shared memory, and fewer warps hide less.
-constexpr double kBesideProducts = 1.2;
-// Those of rows that are evaluated beside the products were chosen by hand so that 16 kernels of
-// benchmarks/results/h200_2026-11-28_epilogue_warps.json are predicted within 12 %, but for one.
-
-/// Clocks of a warp of the epilogue for an iteration beside its elements: it waits for the tile and
-/// for shared memory.
-constexpr double kEpilogueIterationClocks = 1100.0;
-/// The same where rows are not reduced, and instructions of all warps of an epilogue in a clock of
-/// the SM, beside the products. (8192, 768, 3072) takes 73.9 us with a GELU by exp and three warps,
-/// 111.4 us with one by tanh, and 85.2 us with a residual; with seven warps 69.4, 91.2 and 69.3 us
-/// (H200, one card).
-constexpr double kElementIterationClocks = 700.0;
-constexpr double kEpilogueIssuePerClock = 1.2;
-/// Clocks of such a warp for an instruction: seven of them share four schedulers with the warp
-/// groups that multiply.
-constexpr double kEpilogueInstructionClocks = 1.5;
-/// The same for a special function, beside its instructions.
-constexpr double kEpilogueFunctionClocks = 3.5;
-/// Clocks of a step in which lanes, or blocks of a cluster, combine two sums of a row.
-constexpr double kEpilogueStepClocks = 45.0;
-/// Clocks in which such a warp waits for what other blocks of the cluster know of its rows.
-constexpr double kEpilogueExchangeClocks = 550.0;
-/// Clocks of an SM for a store to another block of its cluster. Layer norms of 4,096 columns over
-/// 16 blocks took 8,800 clocks for a tile more than predicted by 6,144 such stores, and 1,900 more
-/// by 2,048 (docs/experiments/epilogue_warps.md).
-constexpr double kRemoteStoreClocks = 1.0;
-/// Clocks in which such a warp waits for another input of its rows.
-constexpr double kEpilogueReadClocks = 1000.0;
-/// Time of products by several instructions of so many columns or fewer for a step beside an
-/// epilogue, as a multiple of that by one that is wider: they read an operand more often from
-/// shared memory. (8192, 4096, 4096) takes 349.5 us by instructions of 256 columns, 383 and 386 by
-/// those of 128 (H200).
-constexpr double kNarrowInstructions = 1.06;
+/// Columns of an instruction up to which another one of the step reads its operand again.
 constexpr int64_t kNarrowColumns = 128;
-/// Clocks between the last product of a tile and the first of the next one, in which warp groups
-/// hand the tile over: of the pipeline that runs empty, and elements of the tile that are put into
-/// shared memory in a clock. Tiles of 128 x 256 take 1,600 clocks, those of 128 x 128 1,000: (8192,
-/// 768, 2304) takes 48.4 us (H200).
-constexpr double kHandoverClocks = 400.0;
-constexpr double kHandoverElements = 27.3;
-/// Bytes per clock that tensor copies bring from L2 to an SM. (2048, 2048, 2048) by tiles of
-/// 64 x 256 takes 28.5 us, where nothing else limits.
-constexpr double kTensorCopyBytes = 61.0;
-/// Clocks between the request of a tensor copy and its first bytes. While a stage is multiplied the
-/// others are on their way: (8192, 768, 3072) by tiles of 128 x 256 takes 77.4, 62.6 and 62.3 us
-/// with 2, 3 and 4 stages, by tiles of 128 x 128 106.8, 75.8 and 64.6 us with 2, 3 and 6 (H200).
-constexpr double kTensorCopyLatency = 700.0;
-
-/// Clocks of a warp for a step of 32 bytes along k whose left operand it splits, beside the
-/// products. They go on meanwhile: both times join as a 2-norm. By tiles of 128 x 64 a step takes
-/// 310 clocks on an H200, where its products alone would take 216; by those of 128 x 128 460 and
-/// 432, by larger ones 880 and 864 (docs/experiments/split_operands.md). One card.
-constexpr double kSplitStepClocks = 200.0;
-
-/// Share of their rate at which lanes multiply-add: they also load operands, which takes issue
-/// slots and registers' banks.
-constexpr double kLaneEfficiency = 0.8;
-
-/// Rate of f8 products beside that of 16-bit ones on compute capability 9.0, where mma.sync takes
-/// longer for f8: (8192, 4096, 4096) in 826 us on an H100, 670 in bf16.
-constexpr double kF8Rate90 = 0.8;
 
 /// Loads of the segment's other tensors and stores, per element of the result.
 struct Epilogue {
@@ -158,7 +63,7 @@ double lane_rate(const SegmentFacts& facts, const DeviceLimits& limits) {
   if (type == DType::kI32) rate *= kIntegerRate;
   if (type == DType::kI64) rate *= kWideIntegerRate;
   if (contract_op(facts).fn == ContractFn::kMax) rate *= kMaxOfSumsRate;
-  return rate * kLaneEfficiency;
+  return rate * limits.cost.matmul.lane_efficiency;
 }
 
 /// Pairs of elements that an SM combines per clock.
@@ -172,7 +77,7 @@ double product_rate(const SegmentFacts& facts, const Schedule& schedule,
   const double of_bytes = kBytesOfRate / bytes / (is_split ? kProductsOfTf32x3 : 1.0);
   if (schedule.consumer_registers() > 0) return limits.group_products_per_clock * of_bytes;
   if (has_f8(facts) && limits.compute_major == 9)
-    return kF8Rate90 * limits.matrix_products_per_clock;
+    return limits.cost.matmul.f8_rate * limits.matrix_products_per_clock;
   return limits.matrix_products_per_clock * of_bytes;
 }
 
@@ -235,16 +140,17 @@ double random_numbers(const SegmentFacts& facts) {
 }
 
 /// Clocks of an SM for what follows the products of an element, without its stores.
-double evaluation_clocks(const SegmentFacts& facts, const Stage& stage) {
+double evaluation_clocks(const SegmentFacts& facts, const Stage& stage,
+                         const MatmulConstants& constants) {
   constexpr double kLanesPerClock = 128.0;
   const auto inputs = static_cast<double>(std::ranges::count_if(
       facts.space.inputs, [&](const TensorAccess& access) { return facts.is_full(access.value); }));
   const double numbers = random_numbers(facts);
   const double slots =
       stage.issue_slots - numbers * issue_slots_of(PointwiseOp{PointwiseFn::kPhiloxUniform});
-  return kEpilogueIssue * slots / kLanesPerClock +
-         kEpilogueSpecialClocks * stage.special_functions + kEpilogueLoadClocks * inputs +
-         kEpiloguePhiloxClocks * numbers;
+  return constants.fragment_issue * slots / kLanesPerClock +
+         constants.fragment_function_clocks * stage.special_functions +
+         constants.fragment_input_clocks * inputs + constants.philox_clocks * numbers;
 }
 
 /// What products_time() starts from, of an SM.
@@ -259,6 +165,7 @@ struct ProductTimes {
 /// Time of the warps of an epilogue for a tile. Its stages exchange what they reduce.
 double epilogue_time(const SegmentFacts& facts, const program::Program& program,
                      const StageList& list, const DeviceLimits& limits) {
+  const MatmulConstants& constants = limits.cost.matmul;
   const Schedule of_rows = program::row_schedule(program);
   const program::Handover& handover = *program::step_of<program::Handover>(program);
   const auto together = program::rows_together(program);
@@ -267,28 +174,30 @@ double epilogue_time(const SegmentFacts& facts, const program::Program& program,
   const auto rounds = static_cast<double>(divided_up(iterations, program.producer->epilogue_warps));
   const auto& region = *program::step_of<program::Region>(program);
   const auto elements = static_cast<double>(together * elements_of_lane(facts, program, region));
-  double clocks = region.holds_rows ? kEpilogueIterationClocks : kElementIterationClocks;
+  double clocks =
+      region.holds_rows ? constants.row_iteration_clocks : constants.element_iteration_clocks;
   double slots = 0.0;
   double sent_for_row = 0.0;  // Stores to other blocks.
   for (const Stage& stage : list.stages) {
     slots += stage.issue_slots;
-    clocks += elements * (kEpilogueInstructionClocks * stage.issue_slots +
-                          kEpilogueFunctionClocks * stage.special_functions);
+    clocks += elements * (constants.instruction_clocks * stage.issue_slots +
+                          constants.function_clocks * stage.special_functions);
     const int64_t threads = of_rows.threads_per_row * of_rows.cluster_size();
     for (const OpId id : stage.reductions) {
-      clocks += kEpilogueStepClocks * std::log2(static_cast<double>(threads)) *
+      clocks += constants.reduction_step_clocks * std::log2(static_cast<double>(threads)) *
                 traits_of(facts.fusion.ops[id].kind).exchange_latency;
       if (of_rows.cluster_size() > 1)
         sent_for_row += static_cast<double>(stores_of_tuple(facts.fusion, facts.fusion.ops[id]) *
                                             of_rows.cluster_size());
     }
-    if (!stage.reductions.empty() && of_rows.cluster_size() > 1) clocks += kEpilogueExchangeClocks;
+    if (!stage.reductions.empty() && of_rows.cluster_size() > 1)
+      clocks += constants.row_exchange_clocks;
     const bool reads_rows = std::ranges::any_of(
         stage.loads, [&](ValueId value) { return facts.space.dependence[value].rows; });
     // What is not loaded together is waited for one after the other.
     const int64_t waits =
         region.holds_rows ? 1 : divided_up(program::epilogue_vectors(program), region.ahead);
-    if (reads_rows) clocks += kEpilogueReadClocks * static_cast<double>(waits);
+    if (reads_rows) clocks += constants.input_wait_clocks * static_cast<double>(waits);
   }
   // Elements that are not adjacent along a row are loaded and stored one by one, which touches a
   // line for each lane of a row.
@@ -311,11 +220,11 @@ double epilogue_time(const SegmentFacts& facts, const program::Program& program,
   const double sent = sent_for_row * static_cast<double>(program.tiles[handover.tile].rows.extent);
   const double numbers = random_numbers(facts);
   slots -= numbers * issue_slots_of(PointwiseOp{PointwiseFn::kPhiloxUniform});
-  const double issue =
-      region.holds_rows
-          ? 0.0
-          : of_tile * (slots / kWarp / kEpilogueIssuePerClock + kEpiloguePhiloxClocks * numbers);
-  return (std::max(rounds * clocks, issue) + sent * kRemoteStoreClocks +
+  const double issue = region.holds_rows
+                           ? 0.0
+                           : of_tile * (slots / kWarp / constants.element_issue_per_clock +
+                                        constants.philox_clocks * numbers);
+  return (std::max(rounds * clocks, issue) + sent * constants.remote_store_clocks +
           lines / kStoreLinesPerClock) /
          limits.clock_mhz;
 }
@@ -324,6 +233,7 @@ double epilogue_time(const SegmentFacts& facts, const program::Program& program,
 /// the meantime.
 double products_time(const ProductTimes& times, const program::Program& program,
                      const MatmulParameters& own, const DeviceLimits& limits) {
+  const MatmulConstants& constants = limits.cost.matmul;
   const double clocks_per_us = limits.clock_mhz;
   const int64_t at_once = program::tiles_at_once(program);
   const double evaluate_us = times.evaluate_us;
@@ -337,21 +247,23 @@ double products_time(const ProductTimes& times, const program::Program& program,
     const bool is_narrow =
         shape.n <= kNarrowColumns && sum.rows.extent * sum.columns.extent > shape.m * shape.n;
     const auto handed = static_cast<double>(own.tile_rows * own.tile_columns);
-    const double products_us =
-        std::max((is_narrow ? kNarrowInstructions : 1.0) * times.matrix_us, times.shared_us);
+    const double products_us = std::max(
+        (is_narrow ? constants.narrow_instructions : 1.0) * times.matrix_us, times.shared_us);
     const double tile_us =
-        products_us / times.of_sm + (kHandoverClocks + handed / kHandoverElements) / clocks_per_us;
+        products_us / times.of_sm +
+        (constants.handover_clocks + handed / constants.handover_elements_per_clock) /
+            clocks_per_us;
     return times.of_sm * std::max(tile_us, evaluate_us) + evaluate_us;
   }
-  const double turn_us = kTurnClocks / clocks_per_us;
-  const double exchange_us = own.cluster_size > 1 ? kExchangeClocks / clocks_per_us : 0.0;
+  const double turn_us = constants.turn_clocks / clocks_per_us;
+  const double exchange_us = own.cluster_size > 1 ? constants.exchange_clocks / clocks_per_us : 0.0;
   if (at_once == 1) return times.matrix_us + times.of_sm * (evaluate_us + turn_us + exchange_us);
   // The parts of the block are in turns in their products, and behind them beside the products of
   // others. A tile has as many fewer warps behind its products as the block has parts.
   const auto parts = static_cast<double>(at_once);
-  const double tile_us =
-      std::max(times.matrix_us / times.of_sm, times.steps * kTurnedStepClocks / clocks_per_us);
-  const double behind_us = kBesideProducts * (parts * evaluate_us + turn_us) +
+  const double tile_us = std::max(times.matrix_us / times.of_sm,
+                                  times.steps * constants.turned_step_clocks / clocks_per_us);
+  const double behind_us = constants.beside_products * (parts * evaluate_us + turn_us) +
                            exchange_us * static_cast<double>(own.cluster_size) / parts;
   return std::max(times.of_sm * tile_us, std::ceil(times.of_sm / parts) * (tile_us + behind_us)) +
          behind_us;
@@ -376,6 +288,7 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
                            const program::Program& program, const Stage& stage,
                            const ResourceEstimate& estimate, const DeviceLimits& limits) {
   const CostConstants& constants = limits.cost;
+  const MatmulConstants& of_family = constants.matmul;
   const program::Traffic traffic = program::traffic(program);
   const auto sms = static_cast<double>(limits.sm_count);
   const auto blocks = static_cast<double>(program::tile_count(program));
@@ -425,7 +338,7 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
       rounding_instructions(facts) *
           (program.producer ? traffic.copied_bytes : traffic.shared_read_bytes) / kRegisterBytes +
       traffic.copied_accesses * kInstructionsOfCopy +
-      elements * evaluation_clocks(facts, stage) * kWarp * limits.issue_per_clock;
+      elements * evaluation_clocks(facts, stage, of_family) * kWarp * limits.issue_per_clock;
   out.issue_us = issue_time(instructions, limits, busy);
   // A warp splits the operands of products before it starts them, and their registers leave room
   // for few warps that multiply meanwhile: (1024, 1024, 1024) takes 73 us and (2048, 512, 2048) 125
@@ -443,17 +356,18 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
                                                      shared_bytes / limits.shared_bytes_per_clock) /
                                                 (blocks * steps);
   const double waits_us =
-      steps * std::max(0.0, kStepClocks - (beside - 1.0) * step_clocks) / clocks_per_us;
+      steps * std::max(0.0, of_family.step_clocks - (beside - 1.0) * step_clocks) / clocks_per_us;
   const double stores_us = store_clocks(facts, program, own) / clocks_per_us;
   if (program.producer) {
     if (splits_stages(facts)) {
-      out.matrix_us =
-          std::hypot(out.matrix_us, of_sm * split_steps(facts) * kSplitStepClocks / clocks_per_us);
+      out.matrix_us = std::hypot(
+          out.matrix_us, of_sm * split_steps(facts) * of_family.split_step_clocks / clocks_per_us);
     }
-    out.l2_us = traffic.copied_bytes / (kTensorCopyBytes * clocks_per_us * busy);
+    out.l2_us = traffic.copied_bytes / (of_family.copy_bytes_per_clock * clocks_per_us * busy);
     // As fast as stages come in that few of them can be on their way.
-    const double of_stage =
-        kTensorCopyLatency + traffic.copied_bytes / (blocks * steps) / kTensorCopyBytes;
+    const double of_stage = of_family.copy_latency_clocks + traffic.copied_bytes /
+                                                                (blocks * steps) /
+                                                                of_family.copy_bytes_per_clock;
     const double stages_us =
         of_sm * steps * of_stage / static_cast<double>(own.pipeline_stages - 1) / clocks_per_us;
     const double bound_us = std::max({out.matrix_us, out.memory_us, out.l2_us, out.shared_us});
@@ -464,9 +378,10 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
          .steps = steps,
          .matrix_us = std::max(out.matrix_us, stages_us),
          .shared_us = out.shared_us,
-         .evaluate_us = own.epilogue_warps > 0
-                            ? epilogue_time(facts, program, stages_of_epilogue(facts, own), limits)
-                            : stores_us + tile * evaluation_clocks(facts, stage) / clocks_per_us},
+         .evaluate_us =
+             own.epilogue_warps > 0
+                 ? epilogue_time(facts, program, stages_of_epilogue(facts, own), limits)
+                 : stores_us + tile * evaluation_clocks(facts, stage, of_family) / clocks_per_us},
         program, own, limits);
     out.block_latency_us = 2.0 * constants.memory_wait_ns / 1000.0;
     out.exposed_us = out.block_latency_us + std::max(0.0, tiles_us - bound_us);
