@@ -5,6 +5,8 @@
     sweep_suite.py wide --top 4 --each 2 --spread 0              of each kind of schedule the best two
     sweep_suite.py --schedules untimed.json                      what `sinter_cost_model untimed` lists
     sweep_suite.py softmax --device H200 --list                  what would be timed; needs no GPU
+    sweep_suite.py cells/linear.fir --size M=512,K=512,N=512     a graph of one's own, --size for each size
+    sweep_suite.py --cells contractions.json                     the graphs and sizes that a file lists
 
 Of what `sinter plan --form candidates` lists those predicted fastest are taken, and others evenly
 spread over the rest, so that the model is also held to what it does not choose; of the first few
@@ -13,7 +15,9 @@ anything is timed: modules cannot be loaded while launches are captured. Outputs
 filled with poison and held to float64 before anything is timed (suite.py says how), and all
 schedules of a case take turns, each sample with a cold L2.
 
-Cases that one kernel does not run, with what finishes its partial results, are left out. The file
+Cases that one kernel does not run, with what finishes its partial results, are left out. Of graphs
+in files those schedules are timed that run all of it in one kernel, whatever the plan would cut;
+beside them, as `ways`, the plan, and the plan that may call cuBLASLt. The file
 is written after every case, and cases it has are not timed again. Exit status: 0 all went well;
 1 a schedule failed or computes wrong values; 3 the budget was spent before the end.
 """
@@ -32,8 +36,11 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT / "examples")]
-from suite import Arm, Runner, launch_of, outputs_of, random_tensor, reference, spilled, suite_cases  # noqa: E402
+from suite import Arm, Runner, launch_of, outputs_of, random_tensor, reference, sizes_of, spilled  # noqa: E402
+from suite_cases import file_cases, suite_cases  # noqa: E402
 
+# How a graph in a file is also planned: whether cuBLASLt is offered.
+WAYS = {"planned": False, "planned with cuBLASLt": True}
 PRIORITIES = ("evict_first", "evict_last", "last_use", "normal")
 
 
@@ -41,12 +48,18 @@ def candidates(options, case):
     """Texts of all schedules of the case's kernel, the best predicted first; none if several run it.
     Or why it cannot be planned."""
     try:
-        segments = case.ask(options.sinter, "plan", "--device", options.device, "--form", "candidates")["kernels"]
+        pins = ("--family", "matmul") if is_cell(case) else ()
+        segments = case.ask(options.sinter, "plan", "--device", options.device, "--form", "candidates", *pins)["kernels"]
     except RuntimeError as error:
         return error
     if not all(segment["finishes"] for segment in segments[1:]):
-        return []
+        return RuntimeError("no single kernel runs it") if is_cell(case) else []
     return [candidate["schedule"]["text"] for candidate in segments[0]["candidates"]]
+
+
+def is_cell(case):
+    """True for a graph in a file that contracts. It may be cut, but is swept whole."""
+    return case.type == "as written" and "contract." in case.text
 
 
 def kind_of(text):
@@ -119,11 +132,29 @@ def times_of(runner, case, kernels, report):
     return times
 
 
+def cases_of(options):
+    """The cases of the command line."""
+    peers = str(HERE / "suite_peers.py")
+    files = [name for name in options.what if name.endswith(".fir")]
+    names = [name for name in options.what if not name.endswith(".fir")]
+    if names or not (files or options.cells):
+        yield from suite_cases(names, options.types.split(","), peers)
+    for path in files:
+        yield from file_cases(path, [], options.size, peers)
+    if options.cells:
+        listed = pathlib.Path(options.cells)
+        for graph, sizes in json.loads(listed.read_text(encoding="utf-8")).items():
+            yield from file_cases(listed.parent / (graph + ".fir"), [], sizes, peers)
+
+
 def main():
     begin = time.monotonic()
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", help="kernels or groups of the suite")
+    parser.add_argument("what", nargs="*", help="kernels or groups of the suite, or .fir files")
+    parser.add_argument("--size", action="append", type=sizes_of, default=[],
+                        help="sizes of a file's symbols: rows=4096,cols=8192; may be given again")
+    parser.add_argument("--cells", help="JSON file: for each graph beside it the sizes to sweep")
     parser.add_argument("--types", default="bf16,f32")
     parser.add_argument("--device", default="live", help="what is planned for")
     parser.add_argument("--top", type=int, default=12, help="best predicted schedules of each case")
@@ -152,8 +183,7 @@ def main():
         failures.append(text)
 
     done = {key_of_row(row) for row in state["results"]}
-    cases = [case for case in suite_cases(options.what, options.types.split(","), str(HERE / "suite_peers.py"))
-             if key_of(case) not in done]
+    cases = [case for case in cases_of(options) if key_of(case) not in done]
     taken = schedules_of(options, cases, report)
     cases = [case for case in cases if case.key in taken]
     if options.list:
@@ -170,13 +200,16 @@ def main():
 
     def prepared(case, text):
         try:
+            if text in WAYS:
+                return Kernel(runner.sinter, runner.runtime, case.text, case.sizes, cublaslt=WAYS[text])
             return Kernel(runner.sinter, runner.runtime, case.text, case.sizes, schedule=text)
         except SinterError as error:
             # One that does not fit, as with another priority it may not: nothing was claimed of it.
             return None if STATUS.get(error.status) in ("Unsupported", "ResourceExhausted") else error
 
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        pending = {case.key: {text: pool.submit(prepared, case, text) for text in taken[case.key]}
+        pending = {case.key: {text: pool.submit(prepared, case, text)
+                              for text in [*taken[case.key], *(WAYS if is_cell(case) else ())]}
                    for case in cases}
         kernels = {key: {text: future.result() for text, future in texts.items()}
                    for key, texts in pending.items()}
@@ -192,11 +225,18 @@ def main():
                   if kernel is not None and not isinstance(kernel, Exception)}
         try:
             times = times_of(runner, case, usable, report)
+            for way in times.keys() & WAYS.keys():
+                report_of = usable[way].explain()
+                state.setdefault("ways", []).append({
+                    "kernel": case.name, "sizes": case.sizes, "way": way, "us": statistics.median(times[way]),
+                    "predicted_us": usable[way].info.predicted_us,
+                    "schedules": [kernel["schedule"]["text"] for kernel in report_of["kernels"]]})
+            times = {text: samples for text, samples in times.items() if text not in WAYS}
             for text, samples in times.items():
                 state["results"].append({
                     "kernel": case.name, "shape": list(case.sizes.values()), "type": case.type,
                     "us": statistics.median(samples), "spill_bytes": spilled(usable[text].explain()),
-                    "schedules": [text]})
+                    "schedules": [text]} | ({"sizes": case.sizes} if is_cell(case) else {}))
             if times:
                 best = min(times, key=lambda text: statistics.median(times[text]))
                 first = times.get(taken[case.key][0])

@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -24,8 +25,7 @@ using OrderedJson = nlohmann::ordered_json;
 
 struct Options {
   std::vector<std::string> lists;
-  std::string suite;
-  std::string results;
+  std::string benchmarks;
   std::string out;
   std::map<std::string, double> given;
   std::vector<std::string> off;
@@ -64,7 +64,7 @@ void add_canned(TimedSet& set, const Options& options) {
 std::vector<TimedSet> sets_of(const Options& options) {
   std::vector<TimedSet> sets;
   for (const std::string& list : options.lists) {
-    TimedSet set = read_timed_set(list, options.suite, options.results);
+    TimedSet set = read_timed_set(list, options.benchmarks);
     if (!options.device.empty()) on_device(set, options.device);
     for (const auto& [name, value] : options.given) {
       const CostConstantField* field = find_cost_constant(name);
@@ -87,6 +87,7 @@ std::vector<TimedSet> sets_of(const Options& options) {
 
 void print_accuracy(const char* what, const TimedSet& set, const DeviceLimits& limits) {
   const auto problems = accuracy_of(set, limits);
+  if (problems.empty()) return;
   const Accuracy mean = mean_of(problems);
   size_t schedules = 0;
   for (const ProblemAccuracy& problem : problems) schedules += problem.schedules;
@@ -95,6 +96,9 @@ void print_accuracy(const char* what, const TimedSet& set, const DeviceLimits& l
       "{:.2f} % longer than the fastest, the first choice {:.2f} %\n",
       set.limits.name, what, schedules, mean.error, problems.size(), mean.behind,
       mean.first_behind);
+  const auto worst = std::ranges::max_element(problems, {}, &ProblemAccuracy::behind);
+  fmt::print("  at worst {:.1f} %: {}\n", 100.0 * std::expm1(worst->behind),
+             set.problems[static_cast<size_t>(worst - problems.begin())].name);
 }
 
 /// Every schedule with its time and its prediction, term by term.
@@ -249,8 +253,9 @@ int main(int argc, char** argv) {
     sub->add_option("sets", options.lists,
                     "lists of result files, as in benchmarks/cost_model/sets")
         ->required();
-    sub->add_option("--suite", options.suite, "the folder of suite.json")->required();
-    sub->add_option("--results", options.results, "the folder of the result files")->required();
+    sub->add_option("--benchmarks", options.benchmarks,
+                    "the folder benchmarks/, with graphs and results")
+        ->required();
     sub->add_option_function<std::vector<std::pair<std::string, double>>>(
            "--set",
            [&](const std::vector<std::pair<std::string, double>>& pairs) {

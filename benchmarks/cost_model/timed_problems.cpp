@@ -65,15 +65,31 @@ class Suite {
   std::map<std::string, std::vector<std::string>> extents_;
 };
 
+/// Facts of a graph in a file of a folder, of a row that names its sizes.
+std::optional<SegmentFacts> facts_of_cell(const std::string& folder, const nlohmann::json& row) {
+  const std::string name = row.at("kernel");
+  const auto fusion = parse_fusion(read_result(folder + "/" + name + ".fir"));
+  if (!fusion) throw error_of(name, fusion.error());
+  return whole_facts(name, *fusion, row.at("sizes").get<ExtentValues>());
+}
+
 class Reader {
  public:
-  Reader(TimedSet& set, const std::string& suite) : set_(set), suite_(suite) {}
+  Reader(TimedSet& set, const std::string& benchmarks)
+      : set_(set), suite_(benchmarks + "/suite"), cells_(benchmarks + "/compare/cells") {}
 
   void add_suite_row(const nlohmann::json& row, const std::string& date) {
     const std::string name = fmt::format(
         "{} {} {}", row.at("kernel").get<std::string>(), row.at("type").get<std::string>(),
         fmt::join(row.at("shape").get<std::vector<int64_t>>(), " x "));
     add(name, row, row.at("schedules").front(), date, [&] { return suite_.facts_of(row); });
+  }
+
+  void add_cell_row(const nlohmann::json& row, const std::string& date) {
+    const std::string name =
+        fmt::format("{} {}", row.at("kernel").get<std::string>(),
+                    fmt::join(row.at("shape").get<std::vector<int64_t>>(), " x "));
+    add(name, row, row.at("schedules").front(), date, [&] { return facts_of_cell(cells_, row); });
   }
 
   void add_canned_row(const nlohmann::json& row, const std::string& date) {
@@ -146,6 +162,7 @@ class Reader {
 
   TimedSet& set_;
   Suite suite_;
+  std::string cells_;
   std::map<std::string, std::optional<TimedProblem>> problems_;  ///< Nothing: no single segment.
 };
 
@@ -160,23 +177,24 @@ std::optional<SegmentFacts> facts_of_canned(const nlohmann::json& row) {
       {{"rows", row.at("rows").get<int64_t>()}, {"cols", row.at("cols").get<int64_t>()}});
 }
 
-TimedSet read_timed_set(const std::string& list, const std::string& suite,
-                        const std::string& results) {
+TimedSet read_timed_set(const std::string& list, const std::string& benchmarks) {
   const auto listed = nlohmann::json::parse(read_result(list));
   const std::string device = listed.at("device");
   const auto limits = find_device(device);
   if (!limits) throw std::runtime_error(list + ": there is no device " + device);
   TimedSet set{.limits = *limits, .families = scheduling_families(), .problems = {}};
-  Reader reader(set, suite);
-  for (const char* format : {"suite", "canned"}) {
-    for (const std::string name : listed.at(format)) {
-      const auto file = nlohmann::json::parse(read_result(results + "/" + name));
+  Reader reader(set, benchmarks);
+  for (const std::string_view format : {"suite", "canned", "cells"}) {
+    for (const std::string& name : listed.value(format, std::vector<std::string>{})) {
+      const auto file = nlohmann::json::parse(read_result(benchmarks + "/results/" + name));
       const std::string date = file.value("run", nlohmann::json::object()).value("date", "");
       for (const auto& row : file.at("results")) {
-        if (std::string_view(format) == "suite")
+        if (format == "suite")
           reader.add_suite_row(row, date);
-        else
+        else if (format == "canned")
           reader.add_canned_row(row, date);
+        else
+          reader.add_cell_row(row, date);
       }
     }
   }

@@ -39,13 +39,12 @@ struct TimedSet {
   std::vector<TimedProblem> problems;  ///< With two timed schedules or more, by name.
 };
 
-/// Reads a list of result files: an object with "device", "suite" (files of sweep_suite.py) and
-/// "canned" (files of sinter_gpu_suite), names below `results`. `suite` is the folder of the
-/// suite's graphs. Rows that failed, or are of schedules no longer legal or expected to spill, are
-/// left out.
+/// Reads a list of result files: an object with "device" and, each where there are any, "suite"
+/// (files of sweep_suite.py), "cells" (the same, of graphs in files) and "canned" (files of
+/// sinter_gpu_suite). Rows that failed, or are of schedules no longer legal or expected to spill,
+/// are left out. `benchmarks` is the folder of that name: it has the graphs and the result files.
 /// Throws std::runtime_error for what cannot be read.
-TimedSet read_timed_set(const std::string& list, const std::string& suite,
-                        const std::string& results);
+TimedSet read_timed_set(const std::string& list, const std::string& benchmarks);
 
 /// Facts of a row that sinter_gpu_suite wrote ("fusion", "rows", "cols"). Nothing: no single
 /// segment.
