@@ -58,6 +58,8 @@ TilePosition HandedElements::position(ExprId number, Predication predication) co
   return {.group = number,
           .batch = number,
           .first_column = builder_.add(first_column_, builder_.cast(offset, index)),
+          .column_of_thread = first_column_,
+          .column_of_vector = offset,
           .predication = predication};
 }
 

@@ -64,13 +64,16 @@ void TileLowering::load(ValueId value, const TilePosition& position) {
   const AccessKind kind = access_kind(facts_, access, schedule_);
   const DType type = facts_.fusion.values[value].type;
 
+  const auto load_from = [&](ExprId lane, int64_t count, ExprId index) {
+    builder_.append(
+        kir::Load{tile.var, group, lane, count, buffer, index, hint, tensor_of(buffer)});
+  };
   const auto load_at = [&](ExprId lane, int64_t count, ExprId column) {
-    builder_.append(kir::Load{tile.var, group, lane, count, buffer, address(access, column), hint,
-                              tensor_of(buffer)});
+    load_from(lane, count, address(access, column));
   };
   const auto load_whole = [&] {
     if (kind == AccessKind::kVector) {
-      load_at(builder_.integer(0), lanes_at(position), position.first_column);
+      load_from(builder_.integer(0), lanes_at(position), vector_address(access, position));
     } else if (kind == AccessKind::kUniform) {
       load_at(builder_.integer(0), 1, position.first_column);
     } else {
@@ -255,16 +258,16 @@ void TileLowering::store(size_t index, VarId tile, const TilePosition& position)
   const AccessKind kind = access_kind(facts_, access, schedule_);
   const ExprId zero = builder_.integer(0);
 
-  const auto store_at = [&](ExprId lane, int64_t count, ExprId column) {
-    builder_.append(
-        kir::Store{buffer, address(access, column), count, tile, zero, lane, tensor_of(buffer)});
+  const auto store_to = [&](ExprId element, ExprId lane, int64_t count) {
+    builder_.append(kir::Store{buffer, element, count, tile, zero, lane, tensor_of(buffer)});
   };
   const auto store_lane = [&](ExprId lane) {
-    store_at(lane, 1, builder_.add(position.first_column, builder_.cast(lane, column_type_)));
+    const ExprId column = builder_.add(position.first_column, builder_.cast(lane, column_type_));
+    store_to(address(access, column), lane, 1);
   };
   const auto store_whole = [&] {
     if (kind == AccessKind::kVector) {
-      store_at(zero, lanes_at(position), position.first_column);
+      store_to(vector_address(access, position), zero, lanes_at(position));
     } else {
       builder_.unrolled("v", lanes_at(position), store_lane);
     }

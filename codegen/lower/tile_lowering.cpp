@@ -183,6 +183,15 @@ ExprId TileLowering::address(const TensorAccess& access, ExprId column) {
   return index;
 }
 
+ExprId TileLowering::vector_address(const TensorAccess& access, const TilePosition& position) {
+  const bool is_divided = position.column_of_vector.valid() && !access.strides.empty() &&
+                          has_one_stride(facts_.space, access);
+  if (!is_divided) return address(access, position.first_column);
+  const ExprId stride = builder_.integer(access.strides.back(), DType::kI64);
+  return builder_.add(address(access, position.column_of_thread),
+                      builder_.mul(builder_.cast(position.column_of_vector, DType::kI64), stride));
+}
+
 ExprId TileLowering::weighted_coordinate(const std::vector<int64_t>& weights, ExprId column) {
   ExprId sum = builder_.integer(0, DType::kI64);
   const size_t first = facts_.space.row_dimensions;

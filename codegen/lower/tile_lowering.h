@@ -20,6 +20,12 @@ struct TilePosition {
   kir::ExprId group;         ///< Group of the register tiles that hold this batch's loads.
   kir::ExprId batch;         ///< Batch of the row: group of the resident tiles.
   kir::ExprId first_column;  ///< Column of lane 0, in the column index type.
+  /// Two terms of first_column, if valid: one that is the same in all vectors of the thread, and
+  /// the rest. Addresses add the rest last, so that vectors of a row share all else. Otherwise the
+  /// compiler keeps an offset for each of them, and loads one after the other where that takes too
+  /// many registers.
+  kir::ExprId column_of_thread{};
+  kir::ExprId column_of_vector{};
   /// Column of lane 0 within the block's part of the row, if the block has only a part. Predicates
   /// compare this column: it follows from the thread's number alone, so no register has to hold the
   /// start of the part.
@@ -173,6 +179,8 @@ class TileLowering {
   std::vector<kir::ExprId> column_coordinates(kir::ExprId column);
   kir::ExprId row_offset(const TensorAccess& access);
   kir::ExprId address(const TensorAccess& access, kir::ExprId column);
+  /// The same of the first element of a vector.
+  kir::ExprId vector_address(const TensorAccess& access, const TilePosition& position);
   kir::ExprId weighted_coordinate(const std::vector<int64_t>& weights, kir::ExprId column);
   kir::ExprId compute(ValueId value, const std::function<kir::ExprId(ValueId)>& operand,
                       kir::ExprId column);
