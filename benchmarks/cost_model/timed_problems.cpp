@@ -101,7 +101,7 @@ class Reader {
   }
 
   void finish() {
-    for (auto& [name, problem] : problems_) {
+    for (auto& [place, problem] : problems_) {
       if (!problem || problem->timed.size() < 2) continue;
       // What spilled once may not any more: another compiler, or another lowering.
       std::erase_if(problem->spilled, [&](const TimedSchedule& spilled) {
@@ -123,7 +123,7 @@ class Reader {
     if (!schedule) return;
     const Family* family = find_family(set_.families, schedule->family);
     if (family == nullptr || is_outdated(*schedule, date)) return;
-    const auto [known, is_new] = problems_.try_emplace(name);
+    const auto [known, is_new] = problems_.try_emplace({row.contains("sizes"), name});
     if (is_new) {
       if (auto facts = facts_of())
         known->second =
@@ -163,7 +163,9 @@ class Reader {
   TimedSet& set_;
   Suite suite_;
   std::string cells_;
-  std::map<std::string, std::optional<TimedProblem>> problems_;  ///< Nothing: no single segment.
+  /// By name, those of cells last: the parts and folds of the others do not depend on them.
+  /// Nothing: no single segment.
+  std::map<std::pair<bool, std::string>, std::optional<TimedProblem>> problems_;
 };
 
 }  // namespace

@@ -36,7 +36,7 @@ struct TimedProblem {
 struct TimedSet {
   DeviceLimits limits;
   FamilySet families;
-  std::vector<TimedProblem> problems;  ///< With two timed schedules or more, by name.
+  std::vector<TimedProblem> problems;  ///< With two timed schedules or more; cells last, by name.
 };
 
 /// Reads a list of result files: an object with "device" and, each where there are any, "suite"

@@ -95,30 +95,16 @@ struct MatmulConstants {
   /// Between the last product of a warp group and the first store behind it, and between its last
   /// store and the next product.
   double turn_clocks;
-  /// In which the CTAs of a cluster exchange what they know of their rows. Where they work on
-  /// several tiles at once, each of the CTAs may make the others wait.
-  double exchange_clocks;
-  /// Least of a step of the pipeline where one warp group multiplies alone.
+  /// Of a step of the pipeline beside its products, where one warp group multiplies alone.
   double turned_step_clocks;
   /// Time of what follows from the products of a tile where others multiply meanwhile, as a
   /// multiple of its time alone: both take shared memory, and fewer warps hide less.
   double beside_products;
-  /// Of a warp of an epilogue for an iteration beside its elements: it waits for the tile and for
-  /// shared memory.
-  double row_iteration_clocks;
-  /// The same where rows are not reduced.
-  double element_iteration_clocks;
-  /// Instructions of all warps of such an epilogue in a clock of the SM, beside the products.
-  double element_issue_per_clock;
-  /// Of a warp of an epilogue for an instruction: seven of them share four schedulers with the warp
-  /// groups that multiply.
-  double instruction_clocks;
-  /// The same for a special function, beside its instructions.
-  double function_clocks;
+  /// Instructions of all warps of an epilogue in a clock of the SM, beside the products: most wait
+  /// for the one before.
+  double epilogue_issue_per_clock;
   /// Of a step in which lanes, or CTAs of a cluster, combine two sums of a row.
   double reduction_step_clocks;
-  /// In which such a warp waits for what other CTAs of the cluster know of its rows.
-  double row_exchange_clocks;
   /// Of an SM for a store to another CTA of its cluster.
   double remote_store_clocks;
   /// In which such a warp waits for another input of its rows.
@@ -126,10 +112,8 @@ struct MatmulConstants {
   /// Time of products by several narrow instructions for a step beside an epilogue, as a multiple
   /// of that by one that is wider: they read an operand more often from shared memory.
   double narrow_instructions;
-  /// Between the last product of a tile and the first of the next one, in which the pipeline runs
-  /// empty, beside its elements.
-  double handover_clocks;
-  /// Elements of a tile that an SM puts into shared memory for the warps of an epilogue.
+  /// Elements of a tile that an SM puts into shared memory for the warps of an epilogue, while the
+  /// pipeline runs empty.
   double handover_elements_per_clock;
   /// Bytes that tensor copies bring from L2 to an SM.
   double copy_bytes_per_clock;

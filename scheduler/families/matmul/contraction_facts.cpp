@@ -37,12 +37,6 @@ DType type_of_rows(const SegmentFacts& facts) {
   return facts.fusion.values[facts.space.contraction->rows.value].type;
 }
 
-bool has_f8(const SegmentFacts& facts) {
-  const ContractedSpace& contraction = *facts.space.contraction;
-  return is_f8(facts.fusion.values[contraction.rows.value].type) ||
-         is_f8(facts.fusion.values[contraction.columns.value].type);
-}
-
 }  // namespace
 
 const ContractOp& contract_op(const SegmentFacts& facts) {
@@ -85,7 +79,6 @@ program::Unit unit_of(const SegmentFacts& facts) {
   return has_matrices ? program::Unit::kMatrix : program::Unit::kLane;
 }
 
-/// True if an operand of the contraction is f8.
 bool has_f8(const SegmentFacts& facts) {
   const ContractedSpace& contraction = *facts.space.contraction;
   return is_f8(facts.fusion.values[contraction.rows.value].type) ||

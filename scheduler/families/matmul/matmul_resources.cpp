@@ -69,6 +69,7 @@ Stage all_of(const StageList& list) {
   for (const Stage& stage : list.stages) {
     out.issue_slots += stage.issue_slots;
     out.special_functions += stage.special_functions;
+    out.reductions.insert(out.reductions.end(), stage.reductions.begin(), stage.reductions.end());
     out.live_values = std::max(out.live_values, stage.live_values);
   }
   return out;

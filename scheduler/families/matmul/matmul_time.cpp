@@ -160,7 +160,18 @@ struct ProductTimes {
   double matrix_us;  ///< Of the products of all tiles, or of their stages where those take longer.
   double shared_us;  ///< Of what all tiles read and write in shared memory.
   double evaluate_us;  ///< Of what follows from the products of one tile, stores included.
+  double sending_us;   ///< Of stores to other blocks of the cluster, for each tile.
 };
+
+/// Clocks in which an SM sends what a row's reductions give to all blocks of its cluster.
+double sending_clocks(const SegmentFacts& facts, const Stage& stage, int64_t cluster,
+                      const MatmulConstants& constants) {
+  if (cluster == 1) return 0.0;
+  int64_t stores = 0;
+  for (const OpId id : stage.reductions)
+    stores += stores_of_tuple(facts.fusion, facts.fusion.ops[id]) * cluster;
+  return static_cast<double>(stores) * constants.remote_store_clocks;
+}
 
 /// Time of the warps of an epilogue for a tile. Its stages exchange what they reduce.
 double epilogue_time(const SegmentFacts& facts, const program::Program& program,
@@ -174,24 +185,17 @@ double epilogue_time(const SegmentFacts& facts, const program::Program& program,
   const auto rounds = static_cast<double>(divided_up(iterations, program.producer->epilogue_warps));
   const auto& region = *program::step_of<program::Region>(program);
   const auto elements = static_cast<double>(together * elements_of_lane(facts, program, region));
-  double clocks =
-      region.holds_rows ? constants.row_iteration_clocks : constants.element_iteration_clocks;
+  double clocks = 0.0;
   double slots = 0.0;
-  double sent_for_row = 0.0;  // Stores to other blocks.
+  double sending = 0.0;
   for (const Stage& stage : list.stages) {
     slots += stage.issue_slots;
-    clocks += elements * (constants.instruction_clocks * stage.issue_slots +
-                          constants.function_clocks * stage.special_functions);
     const int64_t threads = of_rows.threads_per_row * of_rows.cluster_size();
     for (const OpId id : stage.reductions) {
       clocks += constants.reduction_step_clocks * std::log2(static_cast<double>(threads)) *
                 traits_of(facts.fusion.ops[id].kind).exchange_latency;
-      if (of_rows.cluster_size() > 1)
-        sent_for_row += static_cast<double>(stores_of_tuple(facts.fusion, facts.fusion.ops[id]) *
-                                            of_rows.cluster_size());
     }
-    if (!stage.reductions.empty() && of_rows.cluster_size() > 1)
-      clocks += constants.row_exchange_clocks;
+    sending += sending_clocks(facts, stage, of_rows.cluster_size(), constants);
     const bool reads_rows = std::ranges::any_of(
         stage.loads, [&](ValueId value) { return facts.space.dependence[value].rows; });
     // What is not loaded together is waited for one after the other.
@@ -217,17 +221,37 @@ double epilogue_time(const SegmentFacts& facts, const program::Program& program,
   for (size_t i = 0; i < facts.space.outputs.size(); ++i) {
     if (covers_all(facts, i)) add(facts.space.outputs[i]);
   }
-  const double sent = sent_for_row * static_cast<double>(program.tiles[handover.tile].rows.extent);
+  // Random numbers keep all warps busy; the instructions of other elements wait for each other.
   const double numbers = random_numbers(facts);
   slots -= numbers * issue_slots_of(PointwiseOp{PointwiseFn::kPhiloxUniform});
-  const double issue = region.holds_rows
-                           ? 0.0
-                           : of_tile * (slots / kWarp / constants.element_issue_per_clock +
-                                        constants.philox_clocks * numbers);
-  return (std::max(rounds * clocks, issue) + sent * constants.remote_store_clocks +
+  const auto warps = static_cast<double>(program.producer->epilogue_warps);
+  clocks += elements * slots * warps / constants.epilogue_issue_per_clock;
+  return (rounds * clocks + of_tile * constants.philox_clocks * numbers +
+          sending * static_cast<double>(program.tiles[handover.tile].rows.extent) +
           lines / kStoreLinesPerClock) /
          limits.clock_mhz;
 }
+
+/// Time of products beside other warps that use shared memory, as a multiple of that alone: several
+/// narrow instructions of a step read the same operand once more.
+double narrow_products(const program::Program& program, const MatmulConstants& constants) {
+  const auto& contract = *program::step_of<program::Contract>(program);
+  const program::Tile& sum = program.tiles[contract.accumulator];
+  const program::MatrixShape shape = program::matrix_shape(program, contract);
+  const bool is_narrow =
+      shape.n <= kNarrowColumns && sum.rows.extent * sum.columns.extent > shape.m * shape.n;
+  return is_narrow ? constants.narrow_instructions : 1.0;
+}
+
+/// Time of two things at once: longer than the longer one where both take as long.
+double joined(double one_us, double other_us, double norm) {
+  return std::pow(std::pow(one_us, norm) + std::pow(other_us, norm), 1.0 / norm);
+}
+// Norms of products and an epilogue, which share an SM, and of products and the stages that they
+// wait for. Source: those of 2, 3, 4, 6 and the longer one alone by which the cells of
+// benchmarks/compare/cells/contractions.json are predicted best.
+constexpr double kEpilogueNorm = 4.0;
+constexpr double kStageNorm = 6.0;
 
 /// Time of an SM for the products of warp groups and what follows from them. The producer loads in
 /// the meantime.
@@ -239,34 +263,25 @@ double products_time(const ProductTimes& times, const program::Program& program,
   const double evaluate_us = times.evaluate_us;
   if (own.epilogue_warps > 0) {
     // Rows are evaluated while the next tile is multiplied, those of the last tile after it.
-    const program::Handover& handover = *program::step_of<program::Handover>(program);
-    const program::Tile& sum = program.tiles[handover.fragment];
-    const program::MatrixShape shape =
-        program::matrix_shape(program, *program::step_of<program::Contract>(program));
-    // Several instructions of a step read the same operand once more.
-    const bool is_narrow =
-        shape.n <= kNarrowColumns && sum.rows.extent * sum.columns.extent > shape.m * shape.n;
     const auto handed = static_cast<double>(own.tile_rows * own.tile_columns);
-    const double products_us = std::max(
-        (is_narrow ? constants.narrow_instructions : 1.0) * times.matrix_us, times.shared_us);
+    const double products_us =
+        std::max(narrow_products(program, constants) * times.matrix_us, times.shared_us);
     const double tile_us =
-        products_us / times.of_sm +
-        (constants.handover_clocks + handed / constants.handover_elements_per_clock) /
-            clocks_per_us;
-    return times.of_sm * std::max(tile_us, evaluate_us) + evaluate_us;
+        products_us / times.of_sm + handed / constants.handover_elements_per_clock / clocks_per_us;
+    return times.of_sm * joined(tile_us, evaluate_us, kEpilogueNorm) + evaluate_us;
   }
   const double turn_us = constants.turn_clocks / clocks_per_us;
-  const double exchange_us = own.cluster_size > 1 ? constants.exchange_clocks / clocks_per_us : 0.0;
-  if (at_once == 1) return times.matrix_us + times.of_sm * (evaluate_us + turn_us + exchange_us);
+  if (at_once == 1)
+    return times.matrix_us + times.of_sm * (evaluate_us + turn_us + times.sending_us);
   // The parts of the block are in turns in their products, and behind them beside the products of
   // others. A tile has as many fewer warps behind its products as the block has parts.
-  const auto parts = static_cast<double>(at_once);
-  const double tile_us = std::max(times.matrix_us / times.of_sm,
-                                  times.steps * constants.turned_step_clocks / clocks_per_us);
-  const double behind_us = constants.beside_products * (parts * evaluate_us + turn_us) +
-                           exchange_us * static_cast<double>(own.cluster_size) / parts;
-  return std::max(times.of_sm * tile_us, std::ceil(times.of_sm / parts) * (tile_us + behind_us)) +
-         behind_us;
+  const double parts = std::min(static_cast<double>(at_once), times.of_sm);
+  const double tile_us = narrow_products(program, constants) * times.matrix_us / times.of_sm +
+                         times.steps * constants.turned_step_clocks / clocks_per_us;
+  const double behind_us =
+      constants.beside_products * (parts * evaluate_us + turn_us) + times.sending_us;
+  return std::max(times.of_sm * tile_us + behind_us,
+                  std::ceil(times.of_sm / parts) * (tile_us + behind_us));
 }
 
 /// Memory time of blocks whose warps load straight into registers, as a multiple of that at the
@@ -299,7 +314,7 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
 
   const auto& own = std::get<MatmulParameters>(schedule.parameters);
   Prediction out;
-  out.launch_us = constants.launch_us + constants.ramp_us + start_time(schedule, constants);
+  out.launch_us = constants.launch_us + constants.ramp_us;
   out.memory_us = memory_time(
       limits, static_cast<double>(facts.bytes_read), static_cast<double>(facts.bytes_written),
       program.producer || own.slice_warps > 0 ? schedule.read_priority : ReadPriority::kNormal);
@@ -371,17 +386,21 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
     const double stages_us =
         of_sm * steps * of_stage / static_cast<double>(own.pipeline_stages - 1) / clocks_per_us;
     const double bound_us = std::max({out.matrix_us, out.memory_us, out.l2_us, out.shared_us});
+    const double sending_us = static_cast<double>(own.tile_rows) *
+                              sending_clocks(facts, stage, own.cluster_size, of_family) /
+                              clocks_per_us;
     // What the SM with most tiles takes beyond that is not hidden.
     const auto tile = static_cast<double>(own.tile_rows * own.tile_columns);
     const double tiles_us = products_time(
         {.of_sm = of_sm,
          .steps = steps,
-         .matrix_us = std::max(out.matrix_us, stages_us),
+         .matrix_us = joined(std::max(out.matrix_us, out.l2_us), stages_us, kStageNorm),
          .shared_us = out.shared_us,
          .evaluate_us =
              own.epilogue_warps > 0
                  ? epilogue_time(facts, program, stages_of_epilogue(facts, own), limits)
-                 : stores_us + tile * evaluation_clocks(facts, stage, of_family) / clocks_per_us},
+                 : stores_us + tile * evaluation_clocks(facts, stage, of_family) / clocks_per_us,
+         .sending_us = sending_us},
         program, own, limits);
     out.block_latency_us = 2.0 * constants.memory_wait_ns / 1000.0;
     out.exposed_us = out.block_latency_us + std::max(0.0, tiles_us - bound_us);
