@@ -3,14 +3,20 @@
 
 #include "codegen/lower/handed_elements.h"
 
+#include <gmock/gmock.h>
+
 #include <algorithm>
 
+#include "codegen/cuda/cuda_emitter.h"
 #include "scheduler/program/program_walks.h"
 #include "tests/codegen/product_kernel.h"
 #include "tests/support/effort.h"
 
 namespace sinter::handed_elements_test {
 
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using Tensors = ScheduledKernel::Tensors;
 
 /// What follows a product %v2 of inputs %v0 and %v1, and what it is at a row and column.
@@ -135,9 +141,8 @@ TEST(HandedElementsTest, BatchesEndWithinATile) {
   }
 }
 
-// A lane keeps what all rows share, and loads as much of the rest together as its registers hold.
-TEST(HandedElementsTest, CommonInputsAreLoadedOnce) {
-  const ScheduledKernel kernel(parsed_fusion(R"(fusion @common {
+/// A bias and a residual behind a product that is rounded.
+constexpr std::string_view kCommon = R"(fusion @common {
   %v0 x : bf16[300, 64] = input
   %v1 w : bf16[256, 64] = input
   %v2 b : bf16[256] = input
@@ -152,8 +157,11 @@ TEST(HandedElementsTest, CommonInputsAreLoadedOnce) {
   %v11 : f32[300, 256] = add %v9, %v10
   %v12 y : bf16[300, 256] = cast %v11
   return %v12
-})"),
-                               kEpilogueSchedules.front().schedule());
+})";
+
+// A lane keeps what all rows share, and loads as much of the rest together as its registers hold.
+TEST(HandedElementsTest, CommonInputsAreLoadedOnce) {
+  const ScheduledKernel kernel(parsed_fusion(kCommon), kEpilogueSchedules.front().schedule());
   const program::Program program =
       matmul_program(kernel.facts(), kernel.planned().kernels.front().chosen().schedule);
   const auto* region = program::step_of<program::Region>(program);
@@ -161,6 +169,14 @@ TEST(HandedElementsTest, CommonInputsAreLoadedOnce) {
   EXPECT_FALSE(region->holds_rows);
   EXPECT_EQ(region->kept, std::vector<ValueId>{ValueId{2}});
   EXPECT_EQ(region->ahead, 4);
+}
+
+// ptxas keeps an offset for each vector where the column is converted with it, and then loads one
+// after the other.
+TEST(HandedElementsTest, VectorsOfARowShareAnAddress) {
+  const ScheduledKernel kernel(parsed_fusion(kCommon), kEpilogueSchedules.front().schedule());
+  EXPECT_THAT(emit_cuda(kernel.lowered()), AllOf(HasSubstr("to_i64(first_column) + to_i64(u"),
+                                                 Not(HasSubstr("to_i64(first_column + u"))));
 }
 
 }  // namespace sinter::handed_elements_test

@@ -157,7 +157,7 @@ double evaluation_clocks(const SegmentFacts& facts, const Stage& stage,
 struct ProductTimes {
   double of_sm;      ///< Tiles.
   double steps;      ///< Of the pipeline, for each tile.
-  double matrix_us;  ///< Of the products of all tiles, or of their stages where those take longer.
+  double matrix_us;  ///< Of the products of all tiles, and of the copies that they wait for.
   double shared_us;  ///< Of what all tiles read and write in shared memory.
   double evaluate_us;  ///< Of what follows from the products of one tile, stores included.
   double sending_us;   ///< Of stores to other blocks of the cluster, for each tile.
@@ -248,8 +248,7 @@ double joined(double one_us, double other_us, double norm) {
   return std::pow(std::pow(one_us, norm) + std::pow(other_us, norm), 1.0 / norm);
 }
 // Norms of products and an epilogue, which share an SM, and of products and the stages that they
-// wait for. Source: those of 2, 3, 4, 6 and the longer one alone by which the cells of
-// benchmarks/compare/cells/contractions.json are predicted best.
+// wait for (docs/experiments/constants_contractions.md).
 constexpr double kEpilogueNorm = 4.0;
 constexpr double kStageNorm = 6.0;
 
