@@ -16,9 +16,9 @@ filled with poison and held to float64 before anything is timed (suite.py says h
 schedules of a case take turns, each sample with a cold L2.
 
 Cases that one kernel does not run, with what finishes its partial results, are left out. Of graphs
-in files those schedules are timed that run all of it in one kernel, whatever the plan would cut;
-beside them, as `ways`, the plan, and the plan that may call cuBLASLt. The file
-is written after every case, and cases it has are not timed again. Exit status: 0 all went well;
+in files that contract, those schedules are timed that run all of it in one kernel, whatever the
+plan would cut; beside them, as `ways`, the plan, and the plan that may call cuBLASLt. The file is
+written after every case, and cases it has are not timed again. Exit status: 0 all went well;
 1 a schedule failed or computes wrong values; 3 the budget was spent before the end.
 """
 

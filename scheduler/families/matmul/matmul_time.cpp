@@ -155,10 +155,10 @@ double evaluation_clocks(const SegmentFacts& facts, const Stage& stage,
 
 /// What products_time() starts from, of an SM.
 struct ProductTimes {
-  double of_sm;      ///< Tiles.
-  double steps;      ///< Of the pipeline, for each tile.
-  double matrix_us;  ///< Of the products of all tiles, and of the copies that they wait for.
-  double shared_us;  ///< Of what all tiles read and write in shared memory.
+  double of_sm;        ///< Tiles.
+  double steps;        ///< Of the pipeline, for each tile.
+  double matrix_us;    ///< Of the products of all tiles, and of the copies that they wait for.
+  double shared_us;    ///< Of what all tiles read and write in shared memory.
   double evaluate_us;  ///< Of what follows from the products of one tile, stores included.
   double sending_us;   ///< Of stores to other blocks of the cluster, for each tile.
 };
@@ -243,14 +243,15 @@ double narrow_products(const program::Program& program, const MatmulConstants& c
   return is_narrow ? constants.narrow_instructions : 1.0;
 }
 
-/// Time of two things at once: longer than the longer one where both take as long.
-double joined(double one_us, double other_us, double norm) {
-  return std::pow(std::pow(one_us, norm) + std::pow(other_us, norm), 1.0 / norm);
-}
 // Norms of products and an epilogue, which share an SM, and of products and the stages that they
 // wait for (docs/experiments/constants_contractions.md).
 constexpr double kEpilogueNorm = 4.0;
 constexpr double kStageNorm = 6.0;
+
+/// Time of two things at once: longer than the longer one where both take as long.
+double joined(double one_us, double other_us, double norm) {
+  return std::pow(std::pow(one_us, norm) + std::pow(other_us, norm), 1.0 / norm);
+}
 
 /// Time of an SM for the products of warp groups and what follows from them. The producer loads in
 /// the meantime.
