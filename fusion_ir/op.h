@@ -240,8 +240,8 @@ enum class ContractFn : uint8_t {
   kLogSumExp,  ///< log of the sum of exp(a + b).
 };
 
-/// How exactly products of f32 are computed in a sum of them, at least. With TF32, either operand
-/// may also be off by half of its smallest subnormal, 2^-137.
+/// How exactly products of f32 are computed in a sum of them, at least. Either operand may also be
+/// off by half of the smallest subnormal of TF32, 2^-137, in kTf32, and by all of it in kTf32x3.
 enum class ContractPrecision : uint8_t {
   kIeee,  ///< In f32.
   /// From three products of TF32 parts: each product is off by 3 x 2^-22 of its magnitude at most.

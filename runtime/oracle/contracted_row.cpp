@@ -69,9 +69,9 @@ BoundedReal ContractedRow::product(BoundedReal a, BoundedReal b) const {
   // Rounding to fewer bits may overflow before the product does.
   const double reach = std::max(reach_of(a), reach_of(b));
   if (reach * (1.0 + kTf32Unit) >= overflow_threshold(DType::kF32)) return {out.value, kUnbounded};
-  // Either operand is off by half of the smallest subnormal at least.
+  const double of_operand = contracted_operand_error(op_.precision);
   out.bound += contracted_product_error(op_.precision) * reach_of(a) * reach_of(b) +
-               0.5 * kTf32Subnormal * (reach_of(a) + reach_of(b) + kTf32Subnormal);
+               of_operand * (reach_of(a) + reach_of(b) + of_operand);
   return out;
 }
 

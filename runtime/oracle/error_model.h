@@ -90,6 +90,21 @@ constexpr double contracted_product_error(ContractPrecision precision) {
   unreachable();
 }
 
+/// What an operand of such a product may be off by besides, where it is subnormal in TF32: half of
+/// the smallest subnormal where it is rounded to the nearest, and all of it where the second of its
+/// two parts, which matrix instructions cut off, is subnormal.
+constexpr double contracted_operand_error(ContractPrecision precision) {
+  switch (precision) {
+    case ContractPrecision::kIeee:
+      return 0.0;
+    case ContractPrecision::kTf32x3:
+      return kTf32Subnormal;
+    case ContractPrecision::kTf32:
+      return 0.5 * kTf32Subnormal;
+  }
+  unreachable();
+}
+
 /// Most rescalings that a term of an online sum of exponentials passes through, for n terms.
 double rescale_chain(int64_t n);
 
