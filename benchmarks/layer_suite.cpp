@@ -12,6 +12,7 @@
 #include <functional>
 #include <random>
 
+#include "fusion_ir/printer.h"
 #include "runtime/check/device_run.h"
 #include "runtime/driver/device_buffer.h"
 #include "runtime/driver/device_query.h"
@@ -267,6 +268,7 @@ int main(int argc, char** argv) {
   bool profiles = false;
   bool contracts = false;
   bool with_library = false;
+  bool prints = false;
   std::string json_path;
   app.add_option("layers", names, "names; none: all");
   app.add_option("--check", checked, "numbers of tokens to hold against the oracle");
@@ -274,8 +276,19 @@ int main(int argc, char** argv) {
   app.add_flag("--profile", profiles, "run every layer once between the profiler's start and stop");
   app.add_flag("--contractions", contracts, "matrix products are contractions, not calls");
   app.add_flag("--cublaslt", with_library, "offer the matrix products of cuBLASLt");
+  app.add_flag("--graphs", prints,
+               "print the graphs as .fir, and do nothing else: no GPU is needed");
   app.add_option("--json", json_path, "write what is profiled here");
   CLI11_PARSE(app, argc, argv);
+  const auto is_named = [&](const Layer& layer) {
+    return names.empty() || std::ranges::find(names, layer.name) != names.end();
+  };
+  if (prints) {
+    for (const Layer& layer : layers(contracts)) {
+      if (is_named(layer)) fmt::print("{}", sinter::print(layer.build()));
+    }
+    return 0;
+  }
 
   auto driver = sinter::cuda_driver();
   if (!driver) return report(driver.error());
@@ -301,7 +314,7 @@ int main(int argc, char** argv) {
   nlohmann::json rows = nlohmann::json::array();
   int status = 0;
   for (const Layer& layer : layers(contracts)) {
-    if (!names.empty() && std::ranges::find(names, layer.name) == names.end()) continue;
+    if (!is_named(layer)) continue;
     for (const int64_t count : checked) {
       const auto right = suite.check_layer(layer, count);
       if (!right) return report(right.error());

@@ -33,6 +33,16 @@ ExprId first_row(const ProgramScope& scope, const program::Tile& fragment, ExprI
   return builder.add(scope.part_begins.at(fragment.rows.axis), in_part);
 }
 
+ExprId warp_of_rows(const ProgramScope& scope, const program::Tile& fragment) {
+  kir::KernelBuilder& builder = scope.builder;
+  const int64_t warps = program::threads_of(fragment.place) / kWarp;
+  const ExprId part =
+      builder.div(scope.part_begins.at(fragment.rows.axis), scope.i32(fragment.rows.extent));
+  if (warps == 1) return part;
+  const ExprId warp = scope.remainder(builder.div(scope.thread, scope.i32(kWarp)), warps);
+  return builder.add(builder.mul(part, scope.i32(warps)), warp);
+}
+
 ExprId row_of_lane(const ProgramScope& scope) {
   return scope.builder.div(scope.lane, scope.i32(kWarp / program::kFragmentRows));
 }

@@ -43,6 +43,8 @@ int64_t halves_of_rows(const program::Tile& fragment);
 /// (i32) along the rows, in the block's tile, i32.
 kir::ExprId first_row(const ProgramScope& scope, const program::Tile& fragment, kir::ExprId i,
                       kir::ExprId half);
+/// Number of the warp among those that share the rows of the block's tile, i32.
+kir::ExprId warp_of_rows(const ProgramScope& scope, const program::Tile& fragment);
 /// Which of the eight the lane holds, i32.
 kir::ExprId row_of_lane(const ProgramScope& scope);
 

@@ -27,7 +27,11 @@ FragmentRegion::FragmentRegion(const ProgramScope& scope, const StageList& list,
       region_(region),
       tile_(scope.tile(region.tile)),
       fragment_(scope.fragments.at(region.tile)),
-      staged_(scope, tiles, region) {}
+      staged_(scope, tiles, region),
+      partials_(scope, tiles, region, list.stages[0],
+                {.lanes = kLanesOfRow,
+                 .groups = column_instructions(tile_) * vectors_of_instruction(),
+                 .width = region.width}) {}
 
 void FragmentRegion::evaluate() {
   const DType index = tiles_.column_type();
@@ -36,6 +40,7 @@ void FragmentRegion::evaluate() {
   first_column_ = scope_.named(
       "first_column",
       builder_.add(builder_.cast(scope_.begins.at(n), index), builder_.cast(in_tile, index)));
+  partials_.declare();
   const ExprId end = builder_.add(
       scope_.begins.at(n),
       scope_.wide(builder_.add(scope_.part_begins.at(n), scope_.i32(tile_.columns.extent))));
@@ -45,6 +50,15 @@ void FragmentRegion::evaluate() {
         builder_.comment("the last tile reaches past the columns");
         body(Predication::kVector);
       });
+  partials_.leave(warp_of_rows(scope_, tile_), [&](ExprId vector) {
+    const int64_t of_instruction = vectors_of_instruction();
+    return TilePosition{
+        .group = vector,
+        .batch = vector,
+        .first_column = column_of(
+            builder_.div(vector, scope_.i32(of_instruction)),
+            builder_.mul(scope_.remainder(vector, of_instruction), scope_.i32(region_.width)))};
+  });
 }
 
 void FragmentRegion::body(Predication predication) {
@@ -81,19 +95,31 @@ void FragmentRegion::evaluate_row(ExprId i, ExprId half, int64_t first, int64_t 
       const ExprId j = builder_.add(of_part, scope_.i32(first / kInstructionColumns));
       const ExprId instruction = builder_.add(builder_.mul(i, scope_.i32(columns)), j);
       const ExprId group = builder_.add(builder_.mul(instruction, scope_.i32(2)), half);
-      const ExprId column = builder_.add(
-          first_column_,
-          builder_.cast(builder_.mul(j, scope_.i32(kInstructionColumns)), tiles_.column_type()));
       for (int64_t lane = 0; lane < kPair; lane += region_.width) {
         const ExprId collected =
             builder_.add(builder_.mul(of_part, scope_.i32(kInstructionColumns)),
                          builder_.add(lane_column(), scope_.i32(lane)));
-        evaluate_vector({.group = group, .lane = lane, .column = column, .collected = collected},
+        const ExprId number = builder_.add(builder_.mul(j, scope_.i32(vectors_of_instruction())),
+                                           scope_.i32(lane / region_.width));
+        evaluate_vector({.group = group,
+                         .lane = lane,
+                         .number = number,
+                         .column = column_of(j, scope_.i32(lane)),
+                         .collected = collected},
                         predication);
       }
     });
     tiles_.enter_row(ExprId{});
   });
+}
+
+int64_t FragmentRegion::vectors_of_instruction() const { return kPair / region_.width; }
+
+ExprId FragmentRegion::column_of(ExprId j, ExprId lane) {
+  const DType index = tiles_.column_type();
+  const ExprId instruction = builder_.add(
+      first_column_, builder_.cast(builder_.mul(j, scope_.i32(kInstructionColumns)), index));
+  return builder_.add(instruction, builder_.cast(lane, index));
 }
 
 /// The first of the two columns of an instruction that the lane holds, i32.
@@ -104,11 +130,8 @@ ExprId FragmentRegion::lane_column() {
 void FragmentRegion::evaluate_vector(const Vector& vector, Predication predication) {
   const Stage& stage = list_.stages[0];
   const ExprId zero = scope_.i32(0);
-  const TilePosition at{.group = zero,
-                        .batch = zero,
-                        .first_column = builder_.add(
-                            vector.column, builder_.integer(vector.lane, tiles_.column_type())),
-                        .predication = predication};
+  const TilePosition at{
+      .group = zero, .batch = zero, .first_column = vector.column, .predication = predication};
   const auto evaluate = [&] {
     // A store must not come before the loads of the same vector: outputs may lie in inputs.
     for (const ValueId value : stage.loads) {
@@ -125,6 +148,7 @@ void FragmentRegion::evaluate_vector(const Vector& vector, Predication predicati
           builder_.element(fragment_, vector.group, builder_.add(v, scope_.i32(vector.lane))));
       for (const auto& [output, tile] : output_tiles)
         builder_.set(tile, zero, v, tiles_.output_element(output));
+      partials_.add(vector.number, v);
     });
     for (const auto& [output, tile] : output_tiles) {
       if (staged_.takes(output)) {

@@ -5,6 +5,7 @@
 #include "codegen/lower/program_scope.h"
 #include "codegen/lower/staged_stores.h"
 #include "codegen/lower/tile_lowering.h"
+#include "codegen/lower/tile_partials.h"
 #include "scheduler/analysis/stages.h"
 
 namespace sinter {
@@ -29,9 +30,14 @@ class FragmentRegion {
   struct Vector {
     kir::ExprId group;      ///< Of the fragment.
     int64_t lane;           ///< Of that group, where they begin.
-    kir::ExprId column;     ///< The column of its lane 0, in the column index type.
-    kir::ExprId collected;  ///< Where they begin among those that staged_ collects, i32.
+    kir::ExprId number;     ///< Among the lane's vectors of the row, i32.
+    kir::ExprId column;     ///< Where they begin, in the column index type.
+    kir::ExprId collected;  ///< The same among those that staged_ collects, i32.
   };
+  [[nodiscard]] int64_t vectors_of_instruction() const;
+  /// Column of an element of the lane's pair (0 or 1, i32) of instruction j (i32), in the column
+  /// index type.
+  [[nodiscard]] kir::ExprId column_of(kir::ExprId j, kir::ExprId lane);
   void evaluate_vector(const Vector& vector, Predication predication);
 
   const ProgramScope& scope_;
@@ -42,6 +48,7 @@ class FragmentRegion {
   const program::Tile& tile_;
   kir::VarId fragment_;
   StagedStores staged_;
+  TilePartials partials_;
   kir::ExprId first_column_;  ///< Of the lane, in the column index type.
 };
 

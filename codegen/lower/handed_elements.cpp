@@ -22,7 +22,9 @@ HandedElements::HandedElements(const ProgramScope& scope, const TileLowering& bu
       vectors_(program::epilogue_vectors(scope.program)),
       rows_(program::rows_together(scope.program)),
       tiles_(scope.facts, schedule_, builder_),
-      handed_(scope, loop, region.tile, lanes_) {
+      handed_(scope, loop, region.tile, lanes_),
+      partials_(scope, tiles_, region, list_.stages[0],
+                {.lanes = lanes_, .groups = vectors_, .width = region.width}) {
   tiles_.share_buffers(buffers);
   tiles_.set_source(region.value, [this](const TilePosition& at, ExprId lane) {
     return builder_.element(chunks_, at.batch, lane);
@@ -37,6 +39,7 @@ void HandedElements::evaluate() {
   first_column_ = scope_.named(
       "first_column",
       builder_.add(builder_.cast(scope_.begins.at(n), index), builder_.cast(in_tile, index)));
+  partials_.declare();
   const ExprId end = builder_.add(scope_.begins.at(n), scope_.i64(tile_.columns.extent));
   builder_.when(
       builder_.less_equal(end, scope_.extents.at(n)), [&] { body(Predication::kNone); },
@@ -44,6 +47,8 @@ void HandedElements::evaluate() {
         builder_.comment("the last tile reaches past the columns");
         body(Predication::kVector);
       });
+  partials_.leave(handed_.number_of_warp(),
+                  [&](ExprId number) { return position(number, Predication::kVector); });
 }
 
 void HandedElements::body(Predication predication) {
@@ -109,8 +114,11 @@ void HandedElements::evaluate_row(Predication predication) {
     builder_.unrolled("u", loads.empty() ? 0 : count, [&](ExprId u) {
       for (const ValueId value : loads) tiles_.load(value, at(u));
     });
-    builder_.unrolled("u", count,
-                      [&](ExprId u) { tiles_.evaluate_vector(list_.stages[0].outputs, at(u)); });
+    builder_.unrolled("u", count, [&](ExprId u) {
+      const TilePosition vector = at(u);
+      tiles_.evaluate_vector(list_.stages[0].outputs, vector,
+                             [&](ExprId lane) { partials_.add(vector.batch, lane); });
+    });
     for (const ValueId value : loads) tiles_.unbind_tile(value);
   }
 }

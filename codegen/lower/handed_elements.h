@@ -4,6 +4,7 @@
 
 #include "codegen/lower/handed_walk.h"
 #include "codegen/lower/tile_lowering.h"
+#include "codegen/lower/tile_partials.h"
 #include "scheduler/analysis/stages.h"
 
 namespace sinter {
@@ -41,6 +42,7 @@ class HandedElements {
   const int64_t rows_;     ///< That a lane has together.
   TileLowering tiles_;
   HandedWalk handed_;
+  TilePartials partials_;
   kir::ExprId first_chunk_;   ///< Of the lane in a row of the tile, i32.
   kir::ExprId first_column_;  ///< Of the lane, in the column index type.
   kir::VarId chunks_;         ///< What the lane has of the current row.

@@ -20,13 +20,16 @@ int64_t HandedWalk::iterations_of_part() const {
   return tile_.rows.extent / loop_.step / program::handed_parts(scope_.program);
 }
 
+ExprId HandedWalk::number_of_warp() const {
+  // The warps beside the producer's.
+  const ExprId first = scope_.i32(scope_.program.threads / kWarp + 1);
+  return builder_.sub(builder_.div(scope_.thread, scope_.i32(kWarp)), first);
+}
+
 void HandedWalk::run(const std::function<void(ExprId)>& evaluate) {
   const int64_t iterations = tile_.rows.extent / loop_.step;
   const int64_t warps = scope_.program.producer->epilogue_warps;
-  // The warps beside the producer's.
-  const ExprId first_warp = scope_.i32(scope_.program.threads / kWarp + 1);
-  warp_ = scope_.named("warp",
-                       builder_.sub(builder_.div(scope_.thread, scope_.i32(kWarp)), first_warp));
+  warp_ = scope_.named("warp", number_of_warp());
   const HandedTile& handed = *scope_.handed;
   builder_.loop(
       "iteration", warp_, scope_.i32(iterations), scope_.i32(warps), false, [&](ExprId iteration) {

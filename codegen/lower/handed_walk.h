@@ -20,6 +20,8 @@ class HandedWalk {
   void run(const std::function<void(kir::ExprId iteration)>& evaluate);
   /// Number of the warp among those of the epilogue, i32.
   [[nodiscard]] kir::ExprId warp() const { return warp_; }
+  /// The same, where run() may not have declared it.
+  [[nodiscard]] kir::ExprId number_of_warp() const;
   /// The row of the tile (i32) that the lane has in an iteration. `number` counts those that it has
   /// together.
   [[nodiscard]] kir::ExprId row(kir::ExprId iteration, int64_t number) const;

@@ -227,6 +227,29 @@ void OuterAccumulators::combine_threads(int64_t threads, const RowExchange& exch
   }
 }
 
+void OuterAccumulators::combine_lanes(int64_t lanes, int64_t threads) {
+  const std::vector<Component*> columns = components(Part::kColumns);
+  for (int64_t mask = lanes; mask < threads; mask *= 2) {
+    builder_.unrolled("b", groups_, [&](ExprId group) {
+      std::map<const Component*, VarId> received;
+      for (const Component* component : columns) {
+        const DType type = travel_type(component->type);
+        received[component] = builder_.declare_tile(
+            builder_.kernel().vars[component->tile].name + "_other", type, 1, lanes_);
+        builder_.unrolled("v", lanes_, [&](ExprId lane) {
+          const VarId other = builder_.declare_scalar("other", type);
+          const ExprId own = builder_.element(component->tile, group_of(*component, group), lane);
+          builder_.append(kir::ShuffleXor{.target = other,
+                                          .source = builder_.cast(own, type),
+                                          .mask = static_cast<int32_t>(mask)});
+          builder_.set(received[component], builder_.integer(0), lane, builder_.ref(other));
+        });
+      }
+      combine_received(Part::kColumns, group, received);
+    });
+  }
+}
+
 void OuterAccumulators::combine_slots(int64_t slots, int64_t threads, ExprId slot, ExprId thread,
                                       const std::function<void()>& barrier) {
   for (const Part part : {Part::kColumns, Part::kTotals}) {

@@ -49,6 +49,9 @@ class OuterAccumulators {
 
   /// Combines the totals of the `threads` threads of a row; all of them then have the result.
   void combine_threads(int64_t threads, const RowExchange& exchange);
+  /// Combines the columns of the lanes of a warp whose numbers differ by a multiple of `lanes`, a
+  /// power of two; all of them then have the result. All `threads` lanes must call this.
+  void combine_lanes(int64_t lanes, int64_t threads);
   /// Combines the tuples of `slots` row slots of `threads` threads each into those of slot 0.
   /// Threads of equal number in their slots hold the same columns. The tree goes through shared
   /// memory; accumulators in shared memory are combined in place. All these threads must call this;

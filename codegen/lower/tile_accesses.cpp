@@ -233,8 +233,8 @@ void TileLowering::store_collected(size_t index, VarId tile, TilePosition positi
   store(index, tile, position);
 }
 
-void TileLowering::evaluate_vector(const std::vector<size_t>& outputs,
-                                   const TilePosition& position) {
+void TileLowering::evaluate_vector(const std::vector<size_t>& outputs, const TilePosition& position,
+                                   const std::function<void(ExprId)>& also) {
   const auto evaluate = [&] {
     std::map<size_t, VarId> tiles;
     for (const size_t output : outputs) tiles[output] = declare_output_tile(output);
@@ -242,6 +242,7 @@ void TileLowering::evaluate_vector(const std::vector<size_t>& outputs,
       begin_element(position, lane);
       for (const auto& [output, tile] : tiles)
         builder_.set(tile, builder_.integer(0), lane, output_element(output));
+      also(lane);
     });
     for (const auto& [output, tile] : tiles) store_collected(output, tile, position);
   };

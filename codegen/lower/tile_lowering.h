@@ -153,8 +153,11 @@ class TileLowering {
   void store_collected(size_t index, kir::VarId tile, TilePosition position);
 
   /// Evaluates outputs at a vector, a place of a chunk of width() elements, and stores them. A
-  /// vector that is predicated as a whole must be inside the row.
-  void evaluate_vector(const std::vector<size_t>& outputs, const TilePosition& position);
+  /// vector that is predicated as a whole must be inside the row. `also` is called for each
+  /// element.
+  void evaluate_vector(
+      const std::vector<size_t>& outputs, const TilePosition& position,
+      const std::function<void(kir::ExprId lane)>& also = [](kir::ExprId) {});
 
   std::string name_of_value(ValueId value) const;
   [[nodiscard]] kir::BufferId buffer_of(ValueId tensor) const { return buffers_.at(tensor); }

@@ -299,15 +299,47 @@ class LoopChooser {
       return reject_space("an output has other axes than the contraction", result,
                           "give what has other axes a fusion of its own");
     }
-    if (reduced_by_.empty()) {
-      const auto innermost = std::ranges::find_if(
-          walked.rbegin(), walked.rend(), [&](uint32_t node) { return !contains(both, node); });
-      if (innermost != walked.rend() && contains(left, *innermost)) columns = left;
+    const auto innermost = std::ranges::find_if(
+        walked.rbegin(), walked.rend(), [&](uint32_t node) { return !contains(both, node); });
+    const bool left_is_inner = innermost != walked.rend() && contains(left, *innermost);
+    const std::vector<uint32_t>& natural = left_is_inner ? left : columns;
+    if (reduced_by_.empty() || are_outer(walked, natural)) {
+      for (const auto& [reduced, nodes] : reduced_by_) out_.outer.insert(reduced);
+      if (left_is_inner) columns = left;
     } else if (auto rejection = choose_reduced(left, columns, both)) {
       return rejection;
     }
     std::ranges::stable_partition(walked, [&](uint32_t node) { return contains(both, node); });
     return std::nullopt;
+  }
+
+  /// True if all reductions beside a contraction remove the rows of these columns, while elements
+  /// are stored along them. Elements that follow from such a reduction, or none that are stored,
+  /// make the rows the columns instead (choose_reduced).
+  [[nodiscard]] bool are_outer(const std::vector<uint32_t>& walked,
+                               const std::vector<uint32_t>& columns) const {
+    std::vector<uint32_t> rows;
+    for (const uint32_t node : walked) {
+      if (!contains(columns, node)) rows.push_back(node);
+    }
+    std::ranges::sort(rows);
+    const auto removes_rows = [&](const auto& entry) { return entry.second == rows; };
+    const auto has_all = [&](ValueId value) {
+      return classes_.resolve(concatenated(axes_[value])).size() == walked.size();
+    };
+    if (rows.empty() || !std::ranges::all_of(reduced_by_, removes_rows) ||
+        !std::ranges::any_of(fusion_.outputs, has_all))
+      return false;
+    IdMap<ValueId, uint8_t> follows(fusion_.values.size());
+    for (const OpId id : fusion_.op_ids()) {
+      const Op& op = fusion_.ops[id];
+      const bool of_reduction =
+          is_reduction(op.kind) ||
+          std::ranges::any_of(op.operands, [&](ValueId operand) { return follows[operand] != 0; });
+      for (const ValueId result : op.results) follows[result] = of_reduction ? 1 : 0;
+      if (of_reduction && has_all(op.results.front())) return false;
+    }
+    return true;
   }
 
   /// Makes the axes that all reductions beside a contraction remove its columns: axes that only

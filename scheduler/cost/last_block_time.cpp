@@ -9,8 +9,6 @@
 #include "scheduler/schedule/last_block.h"
 
 namespace sinter {
-namespace {}  // namespace
-
 double last_block_time(const SegmentFacts& facts, const Schedule& schedule,
                        const DeviceLimits& limits) {
   const CostConstants& constants = limits.cost;
@@ -33,7 +31,7 @@ double last_block_time(const SegmentFacts& facts, const Schedule& schedule,
 void add_finish(const SegmentFacts& facts, const Schedule& schedule, const DeviceLimits& limits,
                 WorkEstimate& work) {
   work.partial_bytes =
-      static_cast<double>(partial_rows(schedule) * partial_elements(facts) * kRegisterBytes);
+      static_cast<double>(partial_rows(facts, schedule) * partial_elements(facts) * kRegisterBytes);
   work.bytes_written += work.partial_bytes;
   if (schedule.finish == Finish::kLastBlock)
     work.last_block_us = last_block_time(facts, schedule, limits);

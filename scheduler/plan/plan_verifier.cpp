@@ -254,7 +254,7 @@ class PlanVerifier {
       covers("rows", blocks / schedule.cluster_size() * schedule.rows_per_block, facts.space.rows);
     }
     // If several blocks share an outer reduction, each has only a part of it.
-    const bool is_shared = facts.has_outer() && schedule.persistent_blocks > 0;
+    const bool is_shared = facts.has_outer() && leaves_partials(facts, schedule);
     const bool is_whole = is_finished(id) || schedule.finish == Finish::kLastBlock;
     const bool has_results = std::ranges::any_of(facts.fusion.outputs, [&](ValueId output) {
       return facts.is_after_rows(output) && !facts.is_empty(output);
@@ -273,7 +273,7 @@ class PlanVerifier {
     if (kernel.finishes || kernel.is_part) return;
     const SegmentFacts& facts = kernel.facts;
     const Schedule& schedule = kernel.chosen().schedule;
-    const bool is_shared = facts.has_outer() && schedule.persistent_blocks > 0;
+    const bool is_shared = facts.has_outer() && leaves_partials(facts, schedule);
     const bool by_last_block = is_shared && schedule.finish == Finish::kLastBlock;
     if ((!is_shared || by_last_block) && is_finished(id))
       report("segment {} leaves no partial results for the kernel that finishes them", id.index);
@@ -309,7 +309,7 @@ class PlanVerifier {
       const OpId reduction = facts.outer_reductions[i];
       const ValueId result = facts.fusion.ops[reduction].results.front();
       const int64_t left =
-          partial_rows(schedule) * (facts.is_total(reduction) ? 1 : facts.space.columns);
+          partial_rows(facts, schedule) * (facts.is_total(reduction) ? 1 : facts.space.columns);
       const auto tensor = bytes_of_partials.find(in_plan(kernel, result));
       if (tensor == bytes_of_partials.end()) {
         report("the workspace holds no partial results {} of segment {}", result, id.index);

@@ -4,6 +4,7 @@
 
 #include "scheduler/plan/plan_options.h"
 #include "scheduler/planning/planner.h"
+#include "scheduler/schedule/accumulators.h"
 #include "scheduler/segmentation/offers.h"
 
 namespace sinter {

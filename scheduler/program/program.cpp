@@ -188,8 +188,10 @@ class Printer {
     }
     const std::string kept =
         region.kept.empty() ? "" : fmt::format(" keep {}", fmt::join(region.kept, ", "));
-    line(fmt::format("region {} = %{} width {}{}{}{}", region.value, name(region.tile),
-                     region.width, region.holds_rows ? " rows" : "", kept, staged));
+    const std::string partials =
+        region.partial_rows > 0 ? fmt::format(" partials {}", region.partial_rows) : "";
+    line(fmt::format("region {} = %{} width {}{}{}{}{}", region.value, name(region.tile),
+                     region.width, region.holds_rows ? " rows" : "", kept, partials, staged));
   }
   void print(const Fold& fold) {
     line(fmt::format("fold {} of {} width {} across {} slots {} ahead {}{}{}{}",

@@ -231,6 +231,9 @@ struct Region {
   std::vector<ValueId> kept{};
   /// Shared bytes by which the blocks of a cluster exchange what they know of rows.
   int64_t exchange_bytes = 0;
+  /// Rows of partial results that a block's tile leaves where the region reduces over the rows: one
+  /// for each warp that has some. 0: it does not.
+  int64_t partial_rows = 0;
   std::vector<Staging> staged{};
   friend bool operator==(const Region&, const Region&) = default;
 };

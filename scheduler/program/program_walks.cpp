@@ -408,6 +408,14 @@ class Checker {
               fragment.columns.extent, "columns",
               "use wider tiles of fewer warps along the columns, or another kernel for the rows");
     }
+    if (region.partial_rows > 0) {
+      const int64_t parts = part_of_block(fragment.rows.axis) / fragment.rows.extent;
+      const int64_t warps = is_handed ? program_.producer->epilogue_warps
+                                      : parts * threads_of(fragment.place) / kWarp;
+      require(region.partial_rows == warps && !region.holds_rows,
+              "each warp that has rows of a tile leaves partial results of them",
+              region.partial_rows, warps, "rows", "reduce the rows alone, in all warps");
+    }
     for (const Staging& staging : region.staged) {
       const Tile& tile = program_.tiles[staging.tile];
       const int64_t warps = program_.threads / kWarp;
@@ -425,17 +433,8 @@ class Checker {
     }
   }
 
-  /// The part of an axis that the blocks' loops choose.
   [[nodiscard]] int64_t part_of_block(AxisId axis) const {
-    int64_t part = program_.axes[axis].extent;
-    for (const Step& step : program_.steps) {
-      const auto* nest = std::get_if<Nest>(&step);
-      if (nest == nullptr || nest->binding != Binding::kBlock) continue;
-      for (const Loop& loop : nest->loops) {
-        if (loop.axis == axis) part = loop.step;
-      }
-    }
-    return part;
+    return program::part_of_block(program_, axis);
   }
 
   const Program& program_;
@@ -461,6 +460,18 @@ const Nest* nest_of_blocks(const Program& program) {
 }
 
 }  // namespace
+
+int64_t part_of_block(const Program& program, AxisId axis) {
+  int64_t part = program.axes[axis].extent;
+  for (const Step& step : program.steps) {
+    const auto* nest = std::get_if<Nest>(&step);
+    if (nest == nullptr || nest->binding != Binding::kBlock) continue;
+    for (const Loop& loop : nest->loops) {
+      if (loop.axis == axis) part = loop.step;
+    }
+  }
+  return part;
+}
 
 int64_t tile_count(const Program& program) {
   int64_t tiles = 1;

@@ -32,6 +32,9 @@ const Kind* step_of(const Program& program) {
   return nullptr;
 }
 
+/// The part of an axis that the blocks' loops choose; all of it where none does.
+int64_t part_of_block(const Program& program, AxisId axis);
+
 /// Tiles that the blocks take.
 int64_t tile_count(const Program& program);
 /// Tiles on which a block works at once.

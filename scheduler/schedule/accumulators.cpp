@@ -86,6 +86,25 @@ int64_t partial_rows(const Schedule& schedule) {
   return schedule.persistent_blocks / schedule.cluster_size();
 }
 
+int64_t evaluating_warps(const MatmulParameters& own) {
+  return own.epilogue_warps > 0 ? own.epilogue_warps : own.row_warps;
+}
+
+int64_t partial_rows(const SegmentFacts& facts, const Schedule& schedule) {
+  const auto* own = std::get_if<MatmulParameters>(&schedule.parameters);
+  if (own == nullptr || !facts.space.contraction) return partial_rows(schedule);
+  int64_t batches = 1;
+  int64_t rows = 1;
+  for (size_t i = 0; i < facts.space.row_dimensions; ++i)
+    (i < facts.space.contraction->batch_dimensions ? batches : rows) *=
+        facts.space.dimensions[i].size;
+  return batches * divided_up(rows, own->tile_rows) * evaluating_warps(*own);
+}
+
+bool leaves_partials(const SegmentFacts& facts, const Schedule& schedule) {
+  return facts.space.contraction ? facts.has_outer() : schedule.persistent_blocks != 0;
+}
+
 int64_t column_strips(const SegmentFacts& facts, const Schedule& schedule) {
   const int64_t reach = schedule.threads_per_row * schedule.vector_width;
   return (facts.space.columns + reach - 1) / reach;

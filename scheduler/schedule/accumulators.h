@@ -32,9 +32,20 @@ int64_t accumulator_shared_bytes(const SegmentFacts& facts, const Schedule& sche
 /// Elements of one row of partial results: a value for each column, one for each total.
 int64_t partial_elements(const SegmentFacts& facts);
 
-/// Rows of partial results that a persistent schedule writes: one for every block, whose row slots
-/// combine theirs, or one for every cluster.
+/// Rows of partial results that persistent blocks that walk over rows write: one for every block,
+/// whose row slots combine theirs, or one for every cluster.
 int64_t partial_rows(const Schedule& schedule);
+
+/// Warps that share the rows of a contraction's tile where these are evaluated.
+int64_t evaluating_warps(const MatmulParameters& own);
+
+/// Rows of partial results that a schedule of a segment writes: those of its persistent blocks, or
+/// of a contraction one for each warp that has rows of a tile.
+int64_t partial_rows(const SegmentFacts& facts, const Schedule& schedule);
+
+/// True if a schedule leaves partial results, which another kernel would have to finish. Persistent
+/// blocks of a contraction leave none, unless they reduce over the rows.
+bool leaves_partials(const SegmentFacts& facts, const Schedule& schedule);
 
 /// Column strips of a column schedule. One or several blocks reduce a strip.
 int64_t column_strips(const SegmentFacts& facts, const Schedule& schedule);

@@ -59,10 +59,4 @@ Decision persistence_decision(const SegmentFacts& facts);
 Error unsupported(const Fusion& fusion, const std::vector<Rejection>& rejections,
                   std::string message);
 
-/// True if a schedule leaves partial results, which another kernel would have to finish. Persistent
-/// blocks of a contraction leave none.
-inline bool leaves_partials(const SegmentFacts& facts, const Schedule& schedule) {
-  return schedule.persistent_blocks != 0 && !facts.space.contraction;
-}
-
 }  // namespace sinter

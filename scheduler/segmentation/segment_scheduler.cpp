@@ -340,16 +340,12 @@ Result<ScheduledSegment> schedule_like(SegmentFacts facts, std::span<const Kerne
   if (!finish) return fail(finish.error());
   if (finish->kernel.has_value() != (model.size() > 1))
     return fail(unsupported(segment.facts.fusion, {}, "partial results are finished otherwise"));
-  // The number of partial results does not depend on the rows, so the kernel that finishes them has
-  // the same candidates.
+  // The tiles of a contraction leave more partial results of more rows, for which other schedules
+  // may be offered.
   if (finish->kernel) {
-    KernelPlan& kernel = *finish->kernel;
-    std::erase_if(kernel.candidates, [&](const ProposedSchedule& candidate) {
-      return candidate.schedule != model[1].chosen().schedule;
-    });
-    if (kernel.candidates.empty())
-      return fail(unsupported(kernel.facts.fusion, {}, "partial results are finished otherwise"));
-    kernel.is_required = true;
+    finish->kernel->candidates.clear();
+    if (auto scheduled = schedule(*finish->kernel, model[1]); !scheduled)
+      return fail(scheduled.error());
   }
   out.kernels.push_back(std::move(segment));
   add_finish(std::move(*finish), out);
@@ -371,9 +367,9 @@ Result<FinishPlan> finish_segment(const SegmentFacts& facts, const Schedule& sch
                              .holds = WorkspaceTensor::Holds::kScratch});
     return out;
   }
-  if (!facts.has_outer() || schedule.persistent_blocks == 0) return out;
+  if (!facts.has_outer() || !leaves_partials(facts, schedule)) return out;
   const bool by_last_block = schedule.finish == Finish::kLastBlock;
-  const int64_t rows = partial_rows(schedule);
+  const int64_t rows = partial_rows(facts, schedule);
   for (const OpId id : facts.outer_reductions) {
     const ValueId result = facts.fusion.ops[id].results.front();
     const int64_t elements = facts.is_total(id) ? 1 : facts.space.columns;

@@ -462,6 +462,7 @@ class Check {
     option(kernel.row_parts > 0, "parts");
     option(kernel.finishes, "finishes");
     option(!kernel.facts.in_place.empty(), "in place");
+    option(kernel.facts.space.contraction && kernel.facts.has_outer(), "reductions over the rows");
     option(schedule.cluster_size() > 1, "clusters");
     option(schedule.persistent_blocks > 0, "persistent grids");
     option(schedule.finish == Finish::kLastBlock, "last block");
@@ -556,8 +557,8 @@ void add(std::map<std::string, int64_t>& to, const std::map<std::string, int64_t
 int64_t threads_run(const SegmentFacts& facts, const ProposedSchedule& proposed) {
   const Schedule& schedule = proposed.schedule;
   const int64_t threads = proposed.estimate.blocks * proposed.estimate.threads;
-  if (!facts.has_outer() || schedule.persistent_blocks == 0) return threads;
-  return std::max(threads, partial_rows(schedule) * partial_elements(facts));
+  if (!facts.has_outer() || !leaves_partials(facts, schedule)) return threads;
+  return std::max(threads, partial_rows(facts, schedule) * partial_elements(facts));
 }
 
 void Outcome::merge(const Outcome& other) {

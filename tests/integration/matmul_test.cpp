@@ -446,6 +446,52 @@ TEST(MatmulInterpreterTest, ElementsAreStoredBesideRowScalars) {
 }
 
 // Rows of heads: the parts of a row are reduced, and each of them is stored.
+/// What a product is multiplied with, stored, and its sums and maxima over the rows.
+constexpr std::string_view kReducedColumns = R"(
+  %v0 a : bf16[M, K] = input
+  %v1 b : bf16[N, K] = input
+  %v2 h : bf16[M, N] = input
+  %v3 : f32[M, N] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
+  %v4 : f32[M, N] = cast %v2
+  %v5 : f32[M, N] = mul %v3, %v4
+  %v6 y : bf16[M, N] = cast %v5
+  %v7 : f32[N] = reduce.sum %v5 over(0)
+  %v8 s : bf16[N] = cast %v7
+  %v9 t : f32[N] = reduce.max %v3 over(0)
+  return %v6, %v8, %v9
+)";
+
+TEST(MatmulInterpreterTest, ColumnsAreReducedBesideElements) {
+  expect_right(parsed(kReducedColumns));
+  expect_right(parsed(kReducedColumns), "A100", 3);
+}
+
+// More rows leave more partial results, which the same schedule finishes.
+TEST(MatmulInterpreterTest, ReducedColumnsFollowPlansOfOtherSizes) {
+  const Fusion fusion = parsed(kReducedColumns);
+  const auto of_rows = [&](int64_t rows, std::shared_ptr<const Plan> model) {
+    PlanOptions options = kContracts;
+    options.like = std::move(model);
+    return plan(fusion, {{"M", rows}, {"K", 32}, {"N", 256}}, *find_device("H200"), options);
+  };
+  auto planned = of_rows(4096, nullptr);
+  ASSERT_TRUE(planned) << planned.error().text();
+  ASSERT_EQ(planned->kernels.size(), 2U);
+  const auto model = std::make_shared<Plan>(std::move(*planned));
+  ASSERT_TRUE(model->kernels.front().facts.has_outer());
+  for (const int64_t rows : {200, 257, 1000}) {
+    const auto followed = of_rows(rows, model);
+    ASSERT_TRUE(followed) << followed.error().text();
+    for (const KernelId id : followed->kernels.ids())
+      EXPECT_EQ(followed->kernels[id].chosen().schedule, model->kernels[id].chosen().schedule);
+    const auto check =
+        check_on_host(fusion, followed->binding, *followed,
+                      sample_inputs(fusion, followed->binding, 1), builtin_families(), {});
+    ASSERT_TRUE(check) << check.error().text();
+    EXPECT_TRUE(check->passed()) << rows << " rows: " << check->text();
+  }
+}
+
 TEST(MatmulInterpreterTest, GroupsOfARowAreReduced) {
   for (const int64_t rows : {100, 333})
     expect_plan_right(normalised_heads(), {{"M", rows}, {"K", 40}}, false);

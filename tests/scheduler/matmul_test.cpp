@@ -206,6 +206,57 @@ TEST(MatmulTest, RefusalsNameTheRule) {
               HasSubstr("the segment contracts nothing"));
 }
 
+/// A product that is multiplied, stored, and reduced over its rows, and what else follows.
+std::string reduced_columns(std::string_view sizes, std::string_view rest) {
+  return fmt::format(R"(fusion @columns {{
+  %v0 x : bf16[{0}, 64] = input
+  %v1 w : bf16[3072, 64] = input
+  %v2 h : bf16[{0}, 3072] = input
+  %v3 : f32[{0}, 3072] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
+  %v4 : f32[{0}, 3072] = cast %v2
+  %v5 : f32[{0}, 3072] = mul %v3, %v4
+{1}
+}})",
+                     sizes, rest);
+}
+
+// Reductions over the rows of a product whose elements are stored leave partial results, where no
+// tile has all rows. Alone, they are rows of the transposed product.
+TEST(MatmulTest, ReductionsOverTheRowsAreOuterBesideStoredElements) {
+  const SegmentFacts sums =
+      facts_of(parse_fusion(reduced_columns("8192",
+                                            "  %v6 : f32[3072] = reduce.sum %v5 over(0)\n"
+                                            "  return %v5, %v6"))
+                   .value());
+  EXPECT_TRUE(sums.has_outer());
+  EXPECT_EQ(sums.space.columns, 3072);
+  EXPECT_EQ(refuse_matmul(sums), std::nullopt);
+  const SegmentFacts alone =
+      facts_of(parse_fusion(reduced_columns("8192",
+                                            "  %v6 : f32[3072] = reduce.sum %v5 over(0)\n"
+                                            "  return %v6"))
+                   .value());
+  EXPECT_FALSE(alone.has_outer());
+  EXPECT_EQ(alone.space.columns, 8192);
+  // Elements that need the results are rows, too.
+  const SegmentFacts needed =
+      facts_of(parse_fusion(reduced_columns("512", R"(  %v6 : f32[3072] = reduce.max %v5 over(0)
+  %v7 : f32[512, 3072] = broadcast %v6 axes(1)
+  %v8 : f32[512, 3072] = sub %v5, %v7
+  return %v8)"))
+                   .value());
+  EXPECT_FALSE(needed.has_outer());
+  EXPECT_EQ(needed.space.columns, 512);
+  EXPECT_THAT(
+      refusal_of(reduced_columns("8192", R"(  %v6, %v7 : f32[3072], f32[3072] = welford %v5 over(0)
+  return %v5, %v6, %v7)")),
+      HasSubstr("partial results of an outer reduction are single values"));
+  EXPECT_THAT(refusal_of(reduced_columns("0",
+                                         "  %v6 : f32[3072] = reduce.sum %v5 over(0)\n"
+                                         "  return %v5, %v6")),
+              HasSubstr("no tile stores the result"));
+}
+
 // What follows the contraction joins its kernel; a second contraction has a kernel of its own.
 TEST(MatmulTest, EpiloguesJoinAndContractionsDoNot) {
   const auto chain = parse_fusion(R"(fusion @chain extents(rows) {

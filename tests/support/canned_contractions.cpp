@@ -53,6 +53,17 @@ Fusion linear_cross_entropy() {
   return m.b.build();
 }
 
+/// What follows from a product, and its sums over the rows: the gradients of a bias and of what
+/// stands before it.
+Fusion linear_column_sums() {
+  LinearBuilder m("linear_column_sums");
+  const ValueId slope = m.b.input(DType::kBF16, {m.rows, m.cols}, "slope");
+  const ValueId dy = m.b.mul(m.product(), slope);
+  m.b.output(m.b.cast(dy, DType::kBF16), "dy");
+  m.b.output(m.b.cast(m.b.sum(dy, {0}), DType::kBF16), "dbias");
+  return m.b.build();
+}
+
 Fusion linear_f32() {
   LinearBuilder m("linear_f32");
   m.b.output(m.b.add(m.product({}, DType::kF32), m.row(DType::kF32, "bias")), "y");
@@ -89,6 +100,8 @@ std::vector<CannedFusion> canned_contractions() {
       {"linear_head_norm", linear_head_norm, small_matrix(), large, "a norm of parts of its rows"},
       {"linear_cross_entropy", linear_cross_entropy, small_matrix(), matrix_extents(2048, 8192),
        "a loss of long rows that are in no memory"},
+      {"linear_column_sums", linear_column_sums, small_matrix(), large,
+       "sums over the rows of a product whose elements are stored"},
       {"linear_f32", linear_f32, small_matrix(), large, "a product of f32"},
       {"linear_tf32", linear_tf32, small_matrix(), large, "a product of f32 in parts"},
       {"log_matmul", log_matmul, small_matrix(), large, "a contraction of logarithms"},

@@ -67,7 +67,8 @@ bool covers_rows(const SegmentFacts& facts, size_t output) {
 }
 
 bool covers_all(const SegmentFacts& facts, size_t output) {
-  return facts.space.output_coverage[output].columns && covers_rows(facts, output);
+  return facts.space.output_coverage[output].columns && covers_rows(facts, output) &&
+         !facts.is_after_rows(facts.fusion.outputs[output]);
 }
 
 program::Unit unit_of(const SegmentFacts& facts) {

@@ -9,6 +9,7 @@
 #include "fusion_ir/integers.h"
 #include "scheduler/analysis/cuda_units.h"
 #include "scheduler/budgets/budget.h"
+#include "scheduler/budgets/grid.h"
 #include "scheduler/cost/read_priority.h"
 #include "scheduler/families/matmul.h"
 #include "scheduler/families/matmul/contraction_facts.h"
@@ -119,7 +120,8 @@ class Proposer {
             .rows_per_block = 1,
             .vector_width = facts_.space.columns % 2 == 0 ? 2 : 1,
             .unroll = 1,
-            .min_blocks_per_sm = 1};
+            .min_blocks_per_sm = 1,
+            .dependent_launch = partials_dependent_launch(facts_, limits_)};
   }
 
   /// Schedules of a producer and warp groups, with as many stages as fit or one less.

@@ -13,6 +13,7 @@
 #include "scheduler/program/operand_map.h"
 #include "scheduler/program/program_walks.h"
 #include "scheduler/program/shared_layout.h"
+#include "scheduler/schedule/accumulators.h"
 #include "scheduler/schedule/family_names.h"
 #include "scheduler/schedule/row_schedule.h"
 #include "scheduler/schedule/shared_memory.h"
@@ -60,16 +61,24 @@ std::vector<ValueId> kept_values(const SegmentFacts& facts) {
 std::vector<ValueId> kept_of_epilogue(const SegmentFacts& facts, const MatmulParameters& own) {
   const ValueId handed = handed_value(facts);
   const int64_t columns = std::min(own.tile_columns, facts.space.columns / own.cluster_size);
+  const int64_t of_lane = divided_up(columns, program::kEpilogueLanes);
   const auto words_of = [&](ValueId value) {
-    return register_words(divided_up(columns, program::kEpilogueLanes),
-                          bytes_of(facts.fusion.values[value].type));
+    return register_words(of_lane, bytes_of(facts.fusion.values[value].type));
   };
-  int64_t words = producer_registers(facts, own).kept - beside_row(facts) - words_of(handed);
+  int64_t words = producer_registers(facts, own).kept - beside_row(facts) - words_of(handed) -
+                  accumulator_words(facts, of_lane);
   std::vector<ValueId> out;
+  const int64_t chunk = program::kChunkBytes / bytes_of(facts.fusion.values[handed].type);
   const auto keep = [&](ValueId value, int64_t most) {
     if (words_of(value) > std::min(words, most)) return false;
-    words -= words_of(value);
     out.push_back(value);
+    // Elements alone are evaluated vector by vector: one of all other inputs must fit, too.
+    const int64_t others = facts.has_reduction() ? 0 : words_of_vector(facts, out, chunk);
+    if (words_of(value) + others > words) {
+      out.pop_back();
+      return false;
+    }
+    words -= words_of(value);
     return true;
   };
   for (const ValueId value : kept_values(facts)) {
@@ -99,7 +108,8 @@ int64_t vectors_ahead(const SegmentFacts& facts, const MatmulParameters& own,
       divided_up(std::min(own.tile_columns, facts.space.columns), program::kEpilogueLanes * chunk);
   const int64_t words = words_of_vector(facts, kept, chunk);
   int64_t left = producer_registers(facts, own).kept - beside_row(facts) -
-                 register_words(vectors * chunk, handed_bytes);
+                 register_words(vectors * chunk, handed_bytes) -
+                 accumulator_words(facts, vectors * chunk);
   for (const ValueId value : kept)
     left -= register_words(vectors * chunk, bytes_of(facts.fusion.values[value].type));
   const int64_t most =
@@ -188,6 +198,7 @@ class ProgramBuilder {
                                                            .holds_rows = facts_.has_reduction(),
                                                            .kept = kept_values(facts_),
                                                            .exchange_bytes = 0,
+                                                           .partial_rows = partials(),
                                                            .staged = staging()});
     body.push_back(region);
     const program::StepId blocks =
@@ -259,6 +270,7 @@ class ProgramBuilder {
                                                             .width = schedule_.vector_width,
                                                             .kept = {},
                                                             .exchange_bytes = 0,
+                                                            .partial_rows = partials(),
                                                             .staged = {}});
     out_.body.push_back(out_.steps.push_back(program::Nest{.binding = program::Binding::kBlock,
                                                            .loops = loops_of_blocks(),
@@ -321,6 +333,7 @@ class ProgramBuilder {
                                              .ahead = ahead,
                                              .kept = std::move(kept),
                                              .exchange_bytes = 0,
+                                             .partial_rows = partials(),
                                              .staged = {}});
     return out_.steps.push_back(
         program::Nest{.binding = program::Binding::kEpilogueWarp,
@@ -398,6 +411,9 @@ class ProgramBuilder {
   [[nodiscard]] int64_t block_columns() const {
     return own_.cluster_size > 1 ? facts_.space.columns / own_.cluster_size : own_.tile_columns;
   }
+
+  /// Rows of partial results of a tile.
+  [[nodiscard]] int64_t partials() const { return facts_.has_outer() ? evaluating_warps(own_) : 0; }
 
   /// Outputs that wider accesses store than those of a lane's pairs.
   std::vector<program::Staging> staging() {

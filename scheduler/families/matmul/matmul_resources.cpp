@@ -8,6 +8,7 @@
 #include "scheduler/families/matmul/contraction_facts.h"
 #include "scheduler/families/matmul/matmul_program.h"
 #include "scheduler/program/program_walks.h"
+#include "scheduler/schedule/accumulators.h"
 #include "scheduler/schedule/family_names.h"
 #include "scheduler/schedule/row_schedule.h"
 
@@ -58,6 +59,7 @@ int64_t epilogue_words(const SegmentFacts& facts, const program::Program& progra
       words += register_words(elements, bytes_of(facts.fusion.values[value].type));
     if (!region->holds_rows)
       words += region->ahead * words_of_vector(facts, region->kept, region->width);
+    words += accumulator_words(facts, elements);
   }
   return words;
 }
@@ -94,6 +96,12 @@ tl::expected<ResourceEstimate, Rejection> estimate_program(const SegmentFacts& f
   estimate.tile_registers = program::fragment_words(program);
   estimate.registers =
       kBaseRegisters + estimate.tile_registers + program::copy_words(program) + stage.live_values;
+  if (facts.has_outer() && program::step_of<program::Handover>(program) == nullptr) {
+    const auto& region = *program::step_of<program::Region>(program);
+    estimate.registers +=
+        accumulator_words(facts, program.tiles[region.tile].columns.extent /
+                                     program::row_schedule(program).threads_per_row);
+  }
   if (const auto* pipeline = program::step_of<program::Pipeline>(program);
       pipeline->slice_warps > 0) {
     estimate.registers += kSliceRegisters + (has_f8(facts) ? kF8SliceRegisters : 0) +

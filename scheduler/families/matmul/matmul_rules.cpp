@@ -8,6 +8,7 @@
 #include "scheduler/budgets/budget.h"
 #include "scheduler/families/matmul.h"
 #include "scheduler/families/matmul/contraction_facts.h"
+#include "scheduler/families/row_rules.h"
 #include "scheduler/program/operand_copy.h"
 #include "scheduler/program/operand_map.h"
 #include "scheduler/program/shared_layout.h"
@@ -264,9 +265,16 @@ std::optional<Rejection> refuse(const SegmentFacts& facts) {
                    contraction.value, "none needed: it is computed as a reduction of rows");
   }
   if (facts.has_outer()) {
-    return refused("rows are reduced beside a contraction, and columns are not", 1, 0, "reductions",
-                   facts.fusion.ops[facts.outer_reductions.front()].results.front(),
-                   "none needed where the graph may be cut: another kernel reduces");
+    const ValueId first = facts.fusion.ops[facts.outer_reductions.front()].results.front();
+    if (facts.has_reduction()) {
+      return refused("a tile is reduced along its rows or along its columns", 2, 1, "reductions",
+                     first, "none needed where the graph may be cut: another kernel reduces");
+    }
+    if (facts.space.rows == 0 || facts.space.columns == 0) {
+      return refused("a reduction over the rows has no elements, and no tile stores the result", 0,
+                     1, "elements", first, "none needed: other families run it");
+    }
+    if (auto rejection = check_outer_reductions(facts, kName)) return rejection;
   }
   if (facts.has_reduction() && facts.space.columns == 0 && facts.space.rows > 0) {
     return refused("a row that is reduced has no elements, and no tile of it stores the result", 0,
@@ -290,7 +298,9 @@ std::optional<Rejection> refuse(const SegmentFacts& facts) {
   for (size_t i = 0; i < facts.fusion.outputs.size(); ++i) {
     // Kernels that reduce rows store values of rows.
     if (covers_all(facts, i) || (facts.has_reduction() && covers_rows(facts, i))) continue;
-    if (facts.is_empty(facts.fusion.outputs[i])) continue;
+    // The kernel that finishes partial results stores what follows from all rows.
+    if (facts.is_empty(facts.fusion.outputs[i]) || facts.is_after_rows(facts.fusion.outputs[i]))
+      continue;
     return refused("an output has fewer axes than the contraction", 0, 1, "axes",
                    facts.fusion.outputs[i],
                    "none needed where the graph may be cut: another kernel stores it");

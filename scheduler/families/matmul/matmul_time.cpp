@@ -7,10 +7,12 @@
 #include "fusion_ir/reduction_traits.h"
 #include "scheduler/analysis/cuda_units.h"
 #include "scheduler/cost/cost_model.h"
+#include "scheduler/cost/last_block_time.h"
 #include "scheduler/families/matmul/contraction_facts.h"
 #include "scheduler/families/matmul/matmul_program.h"
 #include "scheduler/families/matmul/matmul_resources.h"
 #include "scheduler/program/program_walks.h"
+#include "scheduler/schedule/accumulators.h"
 #include "scheduler/schedule/row_schedule.h"
 
 namespace sinter::matmul {
@@ -173,9 +175,27 @@ double sending_clocks(const SegmentFacts& facts, const Stage& stage, int64_t clu
   return static_cast<double>(stores) * constants.remote_store_clocks;
 }
 
+/// Clocks in which the warps that evaluate a tile combine what their lanes have of its columns: for
+/// each of them a shuffle and a combination in each step of the tree.
+double combining_clocks(const SegmentFacts& facts, const program::Program& program,
+                        const MatmulParameters& own, const DeviceLimits& limits) {
+  if (!facts.has_outer()) return 0.0;
+  const int64_t lanes = program::row_schedule(program).threads_per_row;
+  const int64_t columns =
+      program.tiles[program::step_of<program::Region>(program)->tile].columns.extent / lanes;
+  const double steps = std::log2(static_cast<double>(kWarp / lanes));
+  constexpr double kInstructionsOfStep = 2.0;
+  const int64_t column_warps =
+      program.threads / program::tiles_at_once(program) / kWarp / own.row_warps;
+  const int64_t warps = evaluating_warps(own) * (own.epilogue_warps > 0 ? 1 : column_warps);
+  return static_cast<double>(warps * accumulator_words(facts, columns)) * kInstructionsOfStep *
+         steps / limits.issue_per_clock;
+}
+
 /// Time of the warps of an epilogue for a tile. Its stages exchange what they reduce.
 double epilogue_time(const SegmentFacts& facts, const program::Program& program,
-                     const StageList& list, const DeviceLimits& limits) {
+                     const MatmulParameters& own, const StageList& list,
+                     const DeviceLimits& limits) {
   const MatmulConstants& constants = limits.cost.matmul;
   const Schedule of_rows = program::row_schedule(program);
   const program::Handover& handover = *program::step_of<program::Handover>(program);
@@ -226,7 +246,8 @@ double epilogue_time(const SegmentFacts& facts, const program::Program& program,
   slots -= numbers * issue_slots_of(PointwiseOp{PointwiseFn::kPhiloxUniform});
   const auto warps = static_cast<double>(program.producer->epilogue_warps);
   clocks += elements * slots * warps / constants.epilogue_issue_per_clock;
-  return (rounds * clocks + of_tile * constants.philox_clocks * numbers +
+  return (rounds * clocks + combining_clocks(facts, program, own, limits) +
+          of_tile * constants.philox_clocks * numbers +
           sending * static_cast<double>(program.tiles[handover.tile].rows.extent) +
           lines / kStoreLinesPerClock) /
          limits.clock_mhz;
@@ -297,11 +318,12 @@ double slowdown_of_waves(double blocks, double beside, double in_flight,
   return (full * std::hypot(1.0, needed) + last) / waves;
 }
 
-}  // namespace
-
-Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
-                           const program::Program& program, const Stage& stage,
-                           const ResourceEstimate& estimate, const DeviceLimits& limits) {
+/// The prediction without the kernel that finishes partial results, of which the blocks write so
+/// many bytes.
+Prediction predict_tiles(const SegmentFacts& facts, const Schedule& schedule,
+                         const program::Program& program, const Stage& stage,
+                         const ResourceEstimate& estimate, double partial_bytes,
+                         const DeviceLimits& limits) {
   const CostConstants& constants = limits.cost;
   const MatmulConstants& of_family = constants.matmul;
   const program::Traffic traffic = program::traffic(program);
@@ -316,7 +338,8 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
   Prediction out;
   out.launch_us = constants.launch_us + constants.ramp_us;
   out.memory_us = memory_time(
-      limits, static_cast<double>(facts.bytes_read), static_cast<double>(facts.bytes_written),
+      limits, static_cast<double>(facts.bytes_read),
+      static_cast<double>(facts.bytes_written) + partial_bytes,
       program.producer || own.slice_warps > 0 ? schedule.read_priority : ReadPriority::kNormal);
   if (blocks <= 0.0) {
     out.total_us = out.launch_us + out.memory_us;
@@ -372,7 +395,9 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
                                                 (blocks * steps);
   const double waits_us =
       steps * std::max(0.0, of_family.step_clocks - (beside - 1.0) * step_clocks) / clocks_per_us;
-  const double stores_us = store_clocks(facts, program, own) / clocks_per_us;
+  const double stores_us =
+      (store_clocks(facts, program, own) + combining_clocks(facts, program, own, limits)) /
+      clocks_per_us;
   if (program.producer) {
     if (splits_stages(facts)) {
       out.matrix_us = std::hypot(
@@ -398,7 +423,7 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
          .shared_us = out.shared_us,
          .evaluate_us =
              own.epilogue_warps > 0
-                 ? epilogue_time(facts, program, stages_of_epilogue(facts, own), limits)
+                 ? epilogue_time(facts, program, own, stages_of_epilogue(facts, own), limits)
                  : stores_us + tile * evaluation_clocks(facts, stage, of_family) / clocks_per_us,
          .sending_us = sending_us},
         program, own, limits);
@@ -421,6 +446,22 @@ Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
   const double steps_us = std::max(out.memory_us, computed_us + rounds * waits_us);
   out.exposed_us = rounds * (out.block_latency_us - waits_us) + steps_us - bound_us;
   out.total_us = out.launch_us + bound_us + out.exposed_us;
+  return out;
+}
+
+}  // namespace
+
+Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
+                           const program::Program& program, const Stage& stage,
+                           const ResourceEstimate& estimate, const DeviceLimits& limits) {
+  WorkEstimate work;
+  if (facts.has_outer()) add_finish(facts, schedule, limits, work);
+  Prediction out =
+      predict_tiles(facts, schedule, program, stage, estimate, work.partial_bytes, limits);
+  if (facts.has_outer()) {
+    out.second_stage_us = second_kernel_time(work.partial_bytes, limits);
+    out.total_us += out.second_stage_us;
+  }
   return out;
 }
 
