@@ -180,7 +180,16 @@ struct OtherGraph {
   const char *question, *kept, *other, *candidate, *taken;
 };
 
-/// Also plans the other graph, and keeps the faster plan. `unplanned` is the plan before planning.
+/// Bytes of all tensors between the kernels of a plan.
+int64_t bytes_between(const Plan& plan) {
+  int64_t bytes = 0;
+  for (const WorkspaceTensor& tensor : plan.workspace) bytes += tensor.bytes;
+  return bytes;
+}
+
+/// Also plans the other graph, and keeps the faster plan. Less than kCutGain counts only where less
+/// passes through memory, too: the logits of a language model are as large as its weights.
+/// `unplanned` is the plan before planning.
 void try_graph(Plan& plan, Plan unplanned, const OtherGraph& graph, const PlanOptions& options) {
   set_graph(unplanned, graph.fusion);
   try {
@@ -196,14 +205,19 @@ void try_graph(Plan& plan, Plan unplanned, const OtherGraph& graph, const PlanOp
   const auto candidate = [](const char* what, double us) {
     return Candidate{.what = what, .predicted = {.total_us = us}, .legal = true, .because = ""};
   };
-  const bool is_faster = other_us < kept_us / (1.0 + kCutGain);
+  const int64_t kept_bytes = bytes_between(plan);
+  const int64_t other_bytes = bytes_between(unplanned);
+  const bool is_faster =
+      other_us < kept_us / (1.0 + kCutGain) || (other_us < kept_us && other_bytes < kept_bytes);
   if (is_faster) plan = std::move(unplanned);
   plan.decisions.push_back(
       {.question = graph.question,
        .candidates = {candidate(graph.kept, kept_us), candidate(graph.candidate, other_us)},
        .chosen = is_faster ? graph.taken : graph.kept,
-       .because = fmt::format("predicted {:.1f} us {}, {:.1f} us {}", kept_us, graph.kept, other_us,
-                              graph.other)});
+       .because =
+           fmt::format("predicted {:.1f} us {}, {:.1f} us {}; {} and {} bytes pass through "
+                       "memory between kernels",
+                       kept_us, graph.kept, other_us, graph.other, kept_bytes, other_bytes)});
 }
 
 Decision following_decision(const Fusion& fusion, const Plan& model) {

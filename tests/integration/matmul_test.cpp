@@ -18,6 +18,7 @@
 #include "tests/split_schedule.h"
 #include "tests/support/budget_truth.h"
 #include "tests/support/effort.h"
+#include "tests/support/head_loss.h"
 
 namespace sinter::matmul_kernels_test {
 
@@ -341,19 +342,6 @@ TEST(MatmulInterpreterTest, ScalesBehindContractionsAreRight) {
   }
 }
 
-/// Loss of a language model's head: -log softmax(x w^T)[label], with the logits rounded to bf16.
-Fusion head_loss() {
-  FusionBuilder b("head_loss");
-  const Extent m = b.symbol("M");
-  const Extent k = b.symbol("K");
-  const Extent n = b.symbol("N");
-  const ValueId x = b.input(DType::kBF16, {m, k});
-  const ValueId w = b.input(DType::kBF16, {n, k});
-  const ValueId label = b.input(DType::kI32, {m});
-  b.output(cross_entropy(b, b.cast(b.linear(x, w), DType::kBF16), label), "loss");
-  return b.build();
-}
-
 /// Queries of eight heads, each normalised by its root mean square.
 Fusion normalised_heads() {
   FusionBuilder b("normalised_heads");
@@ -399,8 +387,29 @@ void expect_plan_right(const Fusion& fusion, const ExtentValues& extents, bool i
 // the product is never in memory. 8,200 columns are 41 parts of 200.
 TEST(MatmulInterpreterTest, RowScalarsOfLongRowsAreReducedInParts) {
   for (const int64_t columns : {8192, 8200})
-    expect_plan_right(head_loss(), {{"M", 40}, {"K", 32}, {"N", columns}}, true);
-  expect_plan_right(head_loss(), {{"M", 40}, {"K", 32}, {"N", 8192}}, true, "A100");
+    expect_plan_right(head_loss({}), {{"M", 40}, {"K", 32}, {"N", columns}}, true);
+  expect_plan_right(head_loss({}), {{"M", 40}, {"K", 32}, {"N", 8192}}, true, "A100");
+}
+
+// Options of the loss are ops of the graph like any others. That large logits are in no memory is
+// tested by MatmulTest.LossesOfAHeadTakeLittleMemory.
+TEST(MatmulInterpreterTest, LossesOfAHeadAreRight) {
+  for (const auto& [name, options] : head_losses()) {
+    SCOPED_TRACE(name);
+    const Fusion fusion = head_loss(options);
+    const auto planned =
+        plan(fusion, {{"M", 40}, {"K", 32}, {"N", 8192}}, *find_device("H200"), kContracts);
+    ASSERT_TRUE(planned) << planned.error().text();
+    // All together take longer beside the products than from memory.
+    const bool in_parts = std::ranges::any_of(
+        planned->kernels, [](const KernelPlan& kernel) { return kernel.row_parts > 0; });
+    EXPECT_EQ(in_parts, name != "all");
+    const auto check =
+        check_on_host(fusion, planned->binding, *planned,
+                      sample_inputs(fusion, planned->binding, 1), builtin_families(), {});
+    ASSERT_TRUE(check) << check.error().text();
+    EXPECT_TRUE(check->passed()) << check->text();
+  }
 }
 
 // A row's element is what it is, the sign of a zero included, and 0 where the index is none.
@@ -445,7 +454,6 @@ TEST(MatmulInterpreterTest, ElementsAreStoredBesideRowScalars) {
   for (const char* device : {"H200", "A100"}) expect_plan_right(fusion, {{"M", 40}}, true, device);
 }
 
-// Rows of heads: the parts of a row are reduced, and each of them is stored.
 /// What a product is multiplied with, stored, and its sums and maxima over the rows.
 constexpr std::string_view kReducedColumns = R"(
   %v0 a : bf16[M, K] = input
@@ -492,6 +500,7 @@ TEST(MatmulInterpreterTest, ReducedColumnsFollowPlansOfOtherSizes) {
   }
 }
 
+// Rows of heads: the parts of a row are reduced, and each of them is stored.
 TEST(MatmulInterpreterTest, GroupsOfARowAreReduced) {
   for (const int64_t rows : {100, 333})
     expect_plan_right(normalised_heads(), {{"M", rows}, {"K", 40}}, false);

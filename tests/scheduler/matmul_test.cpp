@@ -13,6 +13,7 @@
 #include "scheduler/schedule/family_names.h"
 #include "tests/scheduler/facts_of.h"
 #include "tests/split_schedule.h"
+#include "tests/support/head_loss.h"
 #include "tests/support/plan_matchers.h"
 
 namespace sinter::matmul_test {
@@ -204,6 +205,24 @@ TEST(MatmulTest, RefusalsNameTheRule) {
 })")
                                                   .value()))),
               HasSubstr("the segment contracts nothing"));
+}
+
+// Losses of a language model's head, with every option, for vocabularies that tiles divide and for
+// one that they do not: what passes through memory is a small part of the logits, 2 GiB at first.
+TEST(MatmulTest, LossesOfAHeadTakeLittleMemory) {
+  for (const auto& [name, options] : head_losses()) {
+    const Fusion fusion = head_loss(options);
+    for (const auto& [rows, words] :
+         {std::pair<int64_t, int64_t>{8192, 128256}, {4096, 151936}, {8192, 50257}}) {
+      const auto planned =
+          plan(fusion, {{"M", rows}, {"K", 4096}, {"N", words}}, *find_device("H200"), {});
+      ASSERT_TRUE(planned) << planned.error().text();
+      // A maximum, a sum and the label's logit of each tile's rows, and with smoothing their sum.
+      const int64_t most = options.smoothing ? 80'000'000 : 64'000'000;
+      EXPECT_LE(planned->workspace_bytes, most)
+          << name << ": " << rows << " rows, " << words << " words";
+    }
+  }
 }
 
 /// A product that is multiplied, stored, and reduced over its rows, and what else follows.
