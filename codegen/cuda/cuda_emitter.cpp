@@ -451,11 +451,12 @@ class CudaEmitter {
   }
 
   /// The read-only path is for buffers that nobody writes while the kernel runs. A kernel that
-  /// starts before the previous one has ended may read what that kernel still writes.
+  /// starts before the previous one has ended may read what that kernel still writes. Constant
+  /// buffers keep their priority; ptxas 13.0 moves loads of the read-only path behind the wait.
   std::string load_function(const kir::Buffer& buffer, kir::CacheHint hint) const {
     if (buffer.space == kir::Space::kShared) return "load_shared";
-    if (waits_) return "load_written";
-    if (buffer.access != kir::Access::kRead) return with_hint("load_written", hint);
+    if (waits_ && !buffer.is_constant) return "load_written";
+    if (waits_ || buffer.access != kir::Access::kRead) return with_hint("load_written", hint);
     return with_hint("load_global", hint);
   }
 

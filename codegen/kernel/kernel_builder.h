@@ -60,6 +60,8 @@ class KernelBuilder {
   // ---- Declarations
   ParamId add_param(std::string name, DType type = DType::kI64);
   BufferId add_buffer(Buffer buffer);
+  /// Says that the previous kernel does not write a buffer.
+  void set_constant(BufferId buffer) { kernel_->buffers[buffer].is_constant = true; }
   MbarrierId add_mbarriers(std::string name, int64_t count, int64_t arrivals);
   TensorMapId add_tensor_map(TensorMap map);
   VarId add_var(std::string name, DType type, int64_t groups = 1, int64_t lanes = 1);

@@ -113,6 +113,7 @@ class Parser : private KernelExpressionReader {
     }
     expect_word("align");
     buffer.alignment = integer();
+    buffer.is_constant = accept_word("constant");
     if (accept_word("value")) buffer.value = new_id<ValueTag>();
     if (accept_word("tensors")) buffer.tensors = integer();
     if (accept_word("values")) {

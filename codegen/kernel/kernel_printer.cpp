@@ -95,6 +95,7 @@ class Printer {
     std::string text =
         fmt::format("buffer {} {} : {} {} {} align {}", id, name_text(buffer.name), buffer.type,
                     text_of(buffer.space), text_of(buffer.access), buffer.alignment);
+    if (buffer.is_constant) text += " constant";
     if (buffer.value.valid()) text += fmt::format(" value {}", buffer.value);
     if (buffer.tensors != 0) text += fmt::format(" tensors {}", buffer.tensors);
     if (!buffer.values.empty()) text += fmt::format(" values {}", fmt::join(buffer.values, " "));

@@ -575,10 +575,25 @@ class StatementVerifier : private ScopeVerifier {
   }
 
   void check(const WaitForPrevious&, Uniformity) {
-    const bool is_first = !kernel_.body.empty() && std::holds_alternative<WaitForPrevious>(
-                                                       kernel_.stmts[kernel_.body.front()].kind);
-    if (!is_first || waits_++ > 0)
-      report("the wait for the previous kernel stands once, as the first statement");
+    const auto own = std::ranges::find(kernel_.body, current_);
+    if (own == kernel_.body.end() || waits_++ > 0)
+      report("the wait for the previous kernel stands once, and not in a loop or condition");
+    const Block before(kernel_.body.begin(), own);
+    for_each_stmt(kernel_, before, [&](StmtId id) { check_before_wait(kernel_.stmts[id].kind); });
+  }
+
+  /// What runs before the wait for the previous kernel may read what that does not write.
+  void check_before_wait(const StmtKind& stmt) {
+    const auto* load = std::get_if<Load>(&stmt);
+    const bool computes =
+        std::holds_alternative<Comment>(stmt) || std::holds_alternative<Declare>(stmt) ||
+        std::holds_alternative<Assign>(stmt) || std::holds_alternative<SetElement>(stmt) ||
+        std::holds_alternative<For>(stmt) || std::holds_alternative<If>(stmt);
+    if (load == nullptr && !computes)
+      report("before the wait for the previous kernel there are only loads and computations");
+    if (load != nullptr && !kernel_.buffers[load->buffer].is_constant)
+      report("{} ({}), which the previous kernel may write, is read before it has ended",
+             load->buffer, kernel_.buffers[load->buffer].name);
   }
 
   void check(const DeviceFence&, Uniformity) {}

@@ -134,18 +134,33 @@ void SliceProduct::multiply() {
   const ExprId warp = scope_.named("warp", builder_.div(scope_.thread, scope_.i32(kWarp)));
   const int64_t of_turn = pipeline_.loop.step * pipeline_.stages;
   const int64_t rounds = divided_up(contracted(), of_turn * pipeline_.slice_warps);
+  const auto begin_of = [&](ExprId round) {
+    const ExprId turn = builder_.add(builder_.mul(round, scope_.i32(pipeline_.slice_warps)), warp);
+    return scope_.named("k_begin", builder_.mul(turn, scope_.i32(of_turn)));
+  };
+  const auto line = [&](ExprId begin, ExprId stage) {
+    return builder_.add(begin, builder_.mul(stage, scope_.i32(pipeline_.loop.step)));
+  };
+  const auto load_columns = [&](ExprId begin) {
+    builder_.unrolled("stage", pipeline_.stages,
+                      [&](ExprId stage) { load(right_, line(begin, stage), stage); });
+  };
+  if (pipeline_.loads_before_wait) {
+    builder_.set_constant(right_.buffer);
+    builder_.comment("columns that the kernel before does not write");
+    load_columns(begin_of(scope_.i32(0)));
+    builder_.append(kir::WaitForPrevious{});
+  }
   builder_.loop(
       "round", scope_.i32(0), scope_.i32(rounds), scope_.i32(1), false, [&](ExprId round) {
-        const ExprId turn =
-            builder_.add(builder_.mul(round, scope_.i32(pipeline_.slice_warps)), warp);
-        const ExprId begin = scope_.named("k_begin", builder_.mul(turn, scope_.i32(of_turn)));
-        const auto line = [&](ExprId stage) {
-          return builder_.add(begin, builder_.mul(stage, scope_.i32(pipeline_.loop.step)));
-        };
-        builder_.unrolled("stage", pipeline_.stages,
-                          [&](ExprId stage) { load(right_, line(stage), stage); });
+        const ExprId begin = begin_of(round);
+        if (pipeline_.loads_before_wait) {
+          builder_.when(builder_.less(scope_.i32(0), round), [&] { load_columns(begin); });
+        } else {
+          load_columns(begin);
+        }
         builder_.unrolled("stage", pipeline_.stages, [&](ExprId stage) {
-          load(left_, line(stage), scope_.i32(0));
+          load(left_, line(begin, stage), scope_.i32(0));
           multiply_line(stage);
         });
       });

@@ -46,6 +46,14 @@ std::vector<Rejection> check_kept(const SegmentFacts& facts, const Schedule& sch
 /// the end of the previous one, whatever that is. A kernel that lets the next one start early has
 /// no effect on one that is launched normally.
 std::optional<Rejection> check_overlap(const Schedule& schedule, const DeviceLimits& limits) {
+  if (schedule.dependent_launch == DependentLaunch::kPreload && schedule.slice_warps() == 0) {
+    Rejection out = broken(
+        schedule, "only warps that take parts of a contracted axis in turns load before they wait",
+        {}, "use dependent_launch wait");
+    out.limit = 1;
+    out.unit = "slice_warps";
+    return out;
+  }
   if (schedule.dependent_launch == DependentLaunch::kNone || limits.has_dependent_launch)
     return std::nullopt;
   Rejection out =

@@ -65,6 +65,18 @@ std::span<const ValueId> Plan::kept_indices() const {
   return std::span(fusion.outputs).last(count);
 }
 
+bool Plan::has_constant_columns(KernelId kernel) const {
+  return std::ranges::all_of(kernels.ids(), [&](KernelId id) {
+    const KernelPlan& own = kernels[id];
+    if (id != kernel && own.same_as != kernel) return true;
+    if (!own.facts.space.contraction) return false;
+    const ValueId columns = own.facts.space.contraction->columns.tensor;
+    const ValueId tensor = own.in_plan.empty() ? columns : own.in_plan.at(columns);
+    return std::ranges::find(fusion.inputs, tensor) != fusion.inputs.end() &&
+           std::ranges::find(fusion.layouts, tensor, &OutputLayout::alias) == fusion.layouts.end();
+  });
+}
+
 std::vector<Contraction> contractions_of(const Plan& plan) {
   std::vector<Contraction> out = find_contractions(plan.fusion);
   for (Contraction& contraction : out) {

@@ -160,6 +160,9 @@ struct Plan {
   /// The kernel that finishes the partial results of `kernel`; none: it leaves none, or its last
   /// block finishes them.
   [[nodiscard]] std::optional<KernelId> finish_of(KernelId kernel) const;
+  /// True if no kernel of the plan writes the columns that a kernel contracts, nor those of kernels
+  /// that are the same: they are inputs of `fusion` in whose memory no output lies.
+  [[nodiscard]] bool has_constant_columns(KernelId kernel) const;
   /// The kernels without those that only finish the partial results of the kernel before them. The
   /// prediction of a kernel that leaves partial results includes the time to finish them.
   [[nodiscard]] std::vector<const KernelPlan*> leading_kernels() const;

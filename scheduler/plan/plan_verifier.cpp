@@ -217,6 +217,8 @@ class PlanVerifier {
     const SegmentFacts& facts = kernel.facts;
     const Schedule& schedule = kernel.chosen().schedule;
     const int64_t blocks = kernel.chosen().estimate.blocks;
+    if (schedule.dependent_launch == DependentLaunch::kPreload && !plan_.has_constant_columns(id))
+      report("segment {} loads columns that the plan writes before it waits", id.index);
     const std::vector<ValueId> stored = stored_by(id);
     const bool writes = is_finished(id) ||
                         std::ranges::any_of(stored, [&](ValueId v) { return !facts.is_empty(v); });

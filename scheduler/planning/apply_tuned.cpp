@@ -45,8 +45,9 @@ Result<ProposedSchedule> candidate_of(const KernelPlan& kernel, const TunedSched
     return fail({.kind = ErrorKind::kUnsupported,
                  .message = "the schedule leaves partial results that nothing finishes",
                  .remedy = "tune again"});
-  if (kernel.chosen().schedule.dependent_launch == DependentLaunch::kWait)
-    start_early(pinned, limits, options.families);
+  const DependentLaunch planned = kernel.chosen().schedule.dependent_launch;
+  if (waits(planned)) start_early(pinned, limits, options.families);
+  if (planned == DependentLaunch::kPreload) load_before_waiting(pinned);
   return pinned.chosen();
 }
 

@@ -133,10 +133,11 @@ void order_launches(Plan& plan, const FamilySet& families) {
       continue;
     }
     if (is_behind) start_early(kernel, plan.limits, families);
+    if (is_behind && plan.has_constant_columns(*id)) load_before_waiting(kernel);
     if (!plan.is_segmented) continue;
     // Segments were compared as kernels behind others.
     for (ProposedSchedule& candidate : kernel.candidates) {
-      if (candidate.schedule.dependent_launch == DependentLaunch::kWait) continue;
+      if (waits(candidate.schedule.dependent_launch)) continue;
       const Family* family = find_family(families, candidate.schedule.family);
       candidate.predicted =
           family->predict(kernel.facts, candidate.schedule, candidate.estimate, plan.limits);

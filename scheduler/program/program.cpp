@@ -146,7 +146,8 @@ class Printer {
   void print(const Pipeline& pipeline) {
     line(fmt::format("pipeline {} stages {}{} {{", text(pipeline.loop), pipeline.stages,
                      pipeline.slice_warps > 0
-                         ? fmt::format(" in turns of {} warps", pipeline.slice_warps)
+                         ? fmt::format(" in turns of {} warps{}", pipeline.slice_warps,
+                                       pipeline.loads_before_wait ? " columns before waiting" : "")
                          : ""));
     block(pipeline.copies);
     line("} do {");

@@ -136,6 +136,9 @@ struct Pipeline {
   /// Sliced K: so many warps take the iterations in turns, `stages` of them at once, each with
   /// tiles and sums of its own. 0: all warps work on each iteration.
   int64_t slice_warps = 0;
+  /// The copies of columns of the first iterations start before the kernel waits for the one before
+  /// it. Only with slice_warps.
+  bool loads_before_wait = false;
   Steps copies{}, body{};
   friend bool operator==(const Pipeline&, const Pipeline&) = default;
 };

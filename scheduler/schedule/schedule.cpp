@@ -27,7 +27,7 @@ constexpr std::array kRowAccesses = {RowAccess::kAligned, RowAccess::kUnaligned,
                                      RowAccess::kScalar};
 
 constexpr std::array kDependentLaunches = {DependentLaunch::kNone, DependentLaunch::kTrigger,
-                                           DependentLaunch::kWait};
+                                           DependentLaunch::kWait, DependentLaunch::kPreload};
 
 constexpr std::array kFinishes = {Finish::kKernel, Finish::kLastBlock};
 
@@ -453,6 +453,8 @@ std::string_view text_of(DependentLaunch launch) {
       return "trigger";
     case DependentLaunch::kWait:
       return "wait";
+    case DependentLaunch::kPreload:
+      return "preload";
   }
   unreachable();
 }

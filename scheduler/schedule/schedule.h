@@ -42,9 +42,17 @@ enum class DependentLaunch : uint8_t {
   kNone,
   kTrigger,  ///< Lets the next kernel start as soon as all blocks of this one have started.
   kWait,     ///< Starts early, and waits for the end of the previous kernel before it reads.
+  /// The same, but the first loads of a contraction's columns, which the plan does not write, start
+  /// before it waits. Only of schedules with slice_warps.
+  kPreload,
 };
 
 std::string_view text_of(DependentLaunch launch);
+
+/// True for kernels that start early, and wait for the end of the previous one.
+constexpr bool waits(DependentLaunch launch) {
+  return launch == DependentLaunch::kWait || launch == DependentLaunch::kPreload;
+}
 
 /// How the partial results of column reductions, a row for every block or cluster, are combined.
 enum class Finish : uint8_t {

@@ -350,6 +350,14 @@ void start_early(KernelPlan& kernel, const DeviceLimits& limits, const FamilySet
   }
 }
 
+void load_before_waiting(KernelPlan& kernel) {
+  for (ProposedSchedule& candidate : kernel.candidates) {
+    Schedule& schedule = candidate.schedule;
+    if (schedule.dependent_launch == DependentLaunch::kWait && schedule.slice_warps() > 0)
+      schedule.dependent_launch = DependentLaunch::kPreload;
+  }
+}
+
 std::string summary_of(const Schedule& schedule) {
   if (schedule.family == kCublasLt)
     return fmt::format("{}: the library chooses its kernel", schedule.family);

@@ -45,6 +45,10 @@ void rank_schedules(std::vector<ProposedSchedule>& candidates, const FamilySet& 
 /// lists of tensors.
 void start_early(KernelPlan& kernel, const DeviceLimits& limits, const FamilySet& families);
 
+/// Lets candidates that wait for the kernel before load the columns of their contraction first,
+/// where they can. Needs: no kernel of the plan writes these.
+void load_before_waiting(KernelPlan& kernel);
+
 /// "multi_wave: 256 threads/row x 1 rows/block, vector 8, unroll 1, %v0 in register", for people.
 std::string summary_of(const Schedule& schedule);
 

@@ -91,24 +91,25 @@ kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {
 
 /// A kernel that starts before the previous one has ended may read what that one still writes.
 TEST(CudaEmitterTest, ReadsPastTheReadOnlyPathWhatThePreviousKernelMayWrite) {
-  const auto text = [](std::string_view before) {
+  const auto text = [](std::string_view before, std::string_view constant = "") {
     return emit_cuda(parsed(fmt::format(R"(
 kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {{
   param %p0 n : i64
-  buffer %b0 x : f32 global read align 16
+  buffer %b0 x : f32 global read align 16{1}
   buffer %b1 y : f32 global write align 16
-  {}
+  {0}
   var %r0 v : f32
-  %r0[0, 0] = load %b0[thread_index] width 1
+  %r0[0, 0] = load %b0[thread_index] width 1 evict_first
   store %b1[thread_index] = %r0[0, 0] width 1
 }})",
-                                        before)));
+                                        before, constant)));
   };
-  EXPECT_THAT(text(""), HasSubstr("v = load_global(x"));
+  EXPECT_THAT(text(""), HasSubstr("v = load_global_evict_first(x"));
   const std::string early = text("wait_for_previous");
   EXPECT_THAT(early, HasSubstr("v = load_written(x"));
   EXPECT_THAT(early, Not(HasSubstr("load_global")));
   EXPECT_LT(early.find("wait_for_previous();"), early.find("load_written"));
+  EXPECT_THAT(text("wait_for_previous", " constant"), HasSubstr("v = load_written_evict_first(x"));
 }
 
 TEST(CudaEmitterTest, WritesEveryKindOfBarrier) {

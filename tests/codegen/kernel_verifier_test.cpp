@@ -32,6 +32,31 @@ TEST(KernelVerifierTest, AcceptsARightKernel) {
   EXPECT_EQ(violations_of(kernel, KernelStage::kLowered), "");
 }
 
+// What the previous kernel does not write may be read before the wait for it.
+TEST(KernelVerifierTest, OnlyConstantBuffersAreReadBeforeTheWait) {
+  const auto violations = [](std::string_view constant, std::string_view before) {
+    return violations_of(parsed(fmt::format(R"(kernel @k threads 64 min_blocks 1 grid ceil(%p0 / 1) {{
+  param %p0 n : i64
+  buffer %b0 w : f32 global read align 16{}
+  buffer %b1 y : f32 global write align 16
+  var %r0 t : f32
+  if lt(thread_index, 3) {{
+    {}
+  }}
+  wait_for_previous
+  store %b1[thread_index] = %r0[0, 0] width 1
+}})",
+                                            constant, before)),
+                         KernelStage::kLowered);
+  };
+  constexpr std::string_view kLoad = "%r0[0, 0] = load %b0[thread_index] width 1";
+  EXPECT_EQ(violations(" constant", kLoad), "");
+  EXPECT_THAT(violations("", kLoad), HasSubstr("%b0 (w), which the previous kernel may write, is "
+                                               "read before it has ended"));
+  EXPECT_THAT(violations(" constant", "store %b1[thread_index] = %r0[0, 0] width 1"),
+              HasSubstr("there are only loads and computations"));
+}
+
 constexpr std::string_view kTables = R"(kernel @k threads 64 min_blocks 1 grid ceil(%p0 / 1) {
   param %p0 n : i64
   buffer %b0 x : f32 global read align 16 tensors 2 values %v0 %v1
@@ -323,8 +348,14 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{"group_barrier 1 threads 96", "a group barrier of 96 threads in a block of 64"},
         Planted{"if lt(thread_index, 3) { warp_barrier }",
                 "a warp barrier where control may differ within the warp"},
+        Planted{"wait_for_previous wait_for_previous",
+                "the wait for the previous kernel stands once, and not in a loop or condition"},
+        Planted{"if lt(thread_index, 3) { wait_for_previous }",
+                "the wait for the previous kernel stands once, and not in a loop or condition"},
         Planted{"launch_dependents wait_for_previous",
-                "the wait for the previous kernel stands once, as the first statement"},
+                "before the wait for the previous kernel there are only loads and computations"},
+        Planted{"barrier wait_for_previous",
+                "before the wait for the previous kernel there are only loads and computations"},
         Planted{"set_max_registers increase 28", "28 registers; a limit is a multiple of 8"},
         Planted{"set_max_registers decrease 16", "16 registers; a limit is a multiple of 8"},
         Planted{"set_max_registers decrease 24", "of 128 threads each, the block has 64"},

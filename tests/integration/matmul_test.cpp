@@ -154,6 +154,27 @@ TEST(MatmulInterpreterTest, SlicesOfTheContractedAxisAreRight) {
                odd, DType::kBF16, wide);
 }
 
+// The first loads of weights stand before the wait for the kernel that normalises the rows.
+TEST(MatmulInterpreterTest, ColumnsLoadedBeforeTheWaitAreRight) {
+  for (const auto& [rows, contracted] : {std::pair<int64_t, int64_t>{2, 4096}, {7, 520}}) {
+    FusionBuilder b("normed_product");
+    const ValueId x = b.input(DType::kBF16, {rows, contracted});
+    const ValueId w = b.input(DType::kBF16, {264, contracted});
+    b.output(b.cast(b.linear(rms_norm(b, x, {.output = DType::kBF16}).y, w), DType::kBF16));
+    const Fusion fusion = b.build();
+    const auto planned = plan(fusion, {}, *find_device("H200"), kContracts);
+    ASSERT_TRUE(planned) << planned.error().text();
+    ASSERT_EQ(planned->kernels.size(), 2U);
+    const KernelPlan& product = planned->kernels.back();
+    ASSERT_EQ(product.chosen().schedule.dependent_launch, DependentLaunch::kPreload);
+    const auto check =
+        check_on_host(fusion, planned->binding, *planned,
+                      sample_inputs(fusion, planned->binding, 1), builtin_families(), {});
+    ASSERT_TRUE(check) << check.error().text();
+    EXPECT_TRUE(check->passed()) << check->text();
+  }
+}
+
 /// A tile has eight rows, of which there is one: the others are not read.
 TEST(MatmulInterpreterTest, SlicesReadTheRowsThatThereAre) {
   FusionBuilder b("one_row");

@@ -320,11 +320,34 @@ constexpr const char* kSlices = R"(schedule matmul {
   tile_rows 8  tile_columns 16  tile_depth 64  pipeline_stages 3  slice_warps 8
   row_access aligned  read_priority evict_first
 })";
-INSTANTIATE_TEST_SUITE_P(Contractions, RepeatedGpu,
-                         ::testing::Values(Problem{"linear_rms_norm", 20011, 1024,
-                                                   kRowsBesideProducts},
-                                           Problem{"linear", 7, 8200, kSlices},
-                                           Problem{"linear_cross_entropy", 2048, 8192}),
+/// They evaluate elements, and leave partial results of columns, while the next tile is multiplied.
+constexpr const char* kElementsBesideProducts = R"(schedule matmul {
+  threads_per_row 256  rows_per_block 1  vector_width 2  unroll 1  min_blocks_per_sm 1
+  persistent_blocks 132  tile_rows 128  tile_columns 128  tile_depth 64  row_warps 8
+  pipeline_stages 3  consumer_registers 160  epilogue_warps 7
+  row_access aligned  read_priority normal
+})";
+constexpr const char* kColumnsBesideProducts = R"(schedule matmul {
+  threads_per_row 256  rows_per_block 1  vector_width 2  unroll 1  min_blocks_per_sm 1
+  persistent_blocks 132  tile_rows 128  tile_columns 256  tile_depth 64  row_warps 8
+  pipeline_stages 2  consumer_registers 184  epilogue_warps 3
+  row_access aligned  read_priority normal  dependent_launch trigger
+})";
+/// Warp groups take turns on tiles of their own.
+constexpr const char* kColumnsInTurns = R"(schedule matmul {
+  threads_per_row 128  rows_per_block 2  vector_width 2  unroll 1  min_blocks_per_sm 1
+  persistent_blocks 132  tile_rows 128  tile_columns 128  tile_depth 64  row_warps 4
+  pipeline_stages 4  consumer_registers 232
+  row_access aligned  read_priority normal  dependent_launch trigger
+})";
+INSTANTIATE_TEST_SUITE_P(
+    Contractions, RepeatedGpu,
+    ::testing::Values(Problem{"linear_rms_norm", 20011, 1024, kRowsBesideProducts},
+                      Problem{"linear_bias_gelu", 20011, 1024, kElementsBesideProducts},
+                      Problem{"linear_column_sums", 20011, 1024, kColumnsBesideProducts},
+                      Problem{"linear_column_sums", 20011, 1000, kColumnsInTurns},
+                      Problem{"linear_tf32", 4000, 1024}, Problem{"linear", 7, 8200, kSlices},
+                      Problem{"linear_cross_entropy", 2048, 8192}),
                          [](const auto& param) { return text_of(param.param); });
 
 }  // namespace sinter::repeated_execution_test

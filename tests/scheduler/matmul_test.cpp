@@ -8,6 +8,7 @@
 #include "fusion_ir/composites.h"
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/parser.h"
+#include "scheduler/plan/plan_verifier.h"
 #include "scheduler/planning/planner.h"
 #include "scheduler/program/operand_copy.h"
 #include "scheduler/schedule/family_names.h"
@@ -22,6 +23,7 @@ using program::CopyKind;
 using program::OperandCopy;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 struct Product {
@@ -1068,6 +1070,50 @@ TEST(MatmulTest, WarpsTakeTurnsWhereWeightsAreAll) {
   EXPECT_NEAR(chosen(8, 14336, 4096).predicted.total_us, 36.0, 2.0);
   EXPECT_NEAR(chosen(8, 4096, 14336).predicted.total_us, 36.0, 2.0);
   EXPECT_NEAR(chosen(8, 6144, 4096).predicted.total_us, 18.5, 1.0);
+}
+
+/// An RMS norm in front of a product of two rows, whose weights are an input or computed.
+Fusion normed_product(bool computes_weights) {
+  FusionBuilder b("normed_product");
+  const ValueId x = b.input(DType::kBF16, {2, 4096});
+  ValueId w = b.input(DType::kBF16, {6144, 4096});
+  if (computes_weights) w = b.cast(b.mul(w, b.constant(2.0)), DType::kBF16);
+  const ValueId y = rms_norm(b, x, {.output = DType::kBF16}).y;
+  b.output(b.cast(b.linear(y, w), DType::kBF16));
+  if (computes_weights) b.output(w);
+  return b.build();
+}
+
+// The weights of a product of few rows are on their way while the kernel before it runs, unless the
+// plan writes them.
+TEST(MatmulTest, ColumnsThatThePlanDoesNotWriteAreLoadedBeforeTheWait) {
+  for (const bool computes_weights : {false, true}) {
+    auto plan = sinter::plan(normed_product(computes_weights), {}, *find_device("H200"), {});
+    ASSERT_TRUE(plan) << plan.error().text();
+    const auto contracts = std::ranges::find_if(plan->kernels, [](const KernelPlan& kernel) {
+      return kernel.facts.space.contraction.has_value();
+    });
+    ASSERT_NE(contracts, plan->kernels.end());
+    Schedule& schedule = contracts->candidates.front().schedule;
+    EXPECT_GT(schedule.slice_warps(), 0);
+    EXPECT_EQ(schedule.dependent_launch,
+              computes_weights ? DependentLaunch::kWait : DependentLaunch::kPreload);
+    EXPECT_THAT(plan_violations(*plan), IsEmpty());
+    schedule.dependent_launch = DependentLaunch::kPreload;
+    EXPECT_EQ(plan_violations(*plan).empty(), !computes_weights);
+  }
+  const Schedule tiles{.family = std::string(kMatmul),
+                       .parameters = MatmulParameters{.tile_rows = 16,
+                                                      .tile_columns = 32,
+                                                      .tile_depth = 32,
+                                                      .row_warps = 1,
+                                                      .pipeline_stages = 3},
+                       .threads_per_row = 64,
+                       .vector_width = 2,
+                       .dependent_launch = DependentLaunch::kPreload};
+  const auto pinned = planned({}, "H100", {.pin = {.schedule = tiles}});
+  ASSERT_FALSE(pinned);
+  EXPECT_THAT(pinned.error().text(), HasSubstr("load before they wait"));
 }
 
 TEST(MatmulTest, PinnedSlicesAreRefusedWithNumbers) {

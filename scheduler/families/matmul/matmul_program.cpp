@@ -261,6 +261,9 @@ class ProgramBuilder {
         out_.steps.push_back(program::Pipeline{.loop = {.axis = k_, .step = own_.tile_depth},
                                                .stages = own_.pipeline_stages,
                                                .slice_warps = own_.slice_warps,
+                                               .loads_before_wait =
+                                                   schedule_.dependent_launch ==
+                                                   DependentLaunch::kPreload,
                                                .copies = std::move(copies_),
                                                .body = {contract}});
     const program::StepId merge =
