@@ -6,6 +6,8 @@
 #include "scheduler/families/matmul/matmul_resources.h"
 #include "scheduler/families/matmul/matmul_rules.h"
 #include "scheduler/families/matmul/matmul_time.h"
+#include "scheduler/program/program_walks.h"
+#include "scheduler/schedule/family_names.h"
 
 namespace sinter {
 
@@ -19,8 +21,10 @@ tl::expected<ResourceEstimate, Rejection> estimate_matmul(const SegmentFacts& fa
   if (auto rejection = matmul::check_schedule(facts, schedule, limits))
     return tl::make_unexpected(with_tensor(*rejection, facts, schedule));
   const StageList stages = matmul::stages_with(facts);
-  return matmul::estimate_program(facts, schedule, matmul::program_of(facts, schedule, stages),
-                                  matmul::all_of(stages), limits);
+  const program::Program program = matmul::program_of(facts, schedule, stages);
+  if (auto rejection = program::check(program, kMatmul))
+    return tl::make_unexpected(with_tensor(*rejection, facts, schedule));
+  return matmul::estimate_program(facts, schedule, program, matmul::all_of(stages), limits);
 }
 
 Prediction predict_matmul(const SegmentFacts& facts, const Schedule& schedule,

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <initializer_list>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "fusion_ir/integers.h"
 #include "scheduler/analysis/cuda_units.h"
@@ -91,7 +93,7 @@ class Proposer {
       for (const int64_t depth_bytes : {512, 256, 128, 64}) {
         // Deeper tiles bring in more bytes at once, which few rows need.
         if (depth_bytes > 128 && shape.tile_rows > 16) continue;
-        for (const int64_t stages : {3, 4, 6}) offer(schedule_of(shape, depth_bytes, stages));
+        offer(schedule_of(shape, depth_bytes), {3, 4, 6});
       }
     }
     if (limits_.has_wgmma) offer_groups();
@@ -107,15 +109,15 @@ class Proposer {
            (shape.tile_columns > 32 && shape.tile_columns >= 2 * facts_.space.columns);
   }
 
-  [[nodiscard]] Schedule schedule_of(const BlockTile& shape, int64_t depth_bytes,
-                                     int64_t stages) const {
+  /// A schedule with the fewest stages.
+  [[nodiscard]] Schedule schedule_of(const BlockTile& shape, int64_t depth_bytes) const {
     const int64_t operand_bytes = facts_.space.contraction->rows.element_bytes;
     return {.family = std::string(kName),
             .parameters = MatmulParameters{.tile_rows = shape.tile_rows,
                                            .tile_columns = shape.tile_columns,
                                            .tile_depth = depth_bytes / operand_bytes,
                                            .row_warps = shape.row_warps,
-                                           .pipeline_stages = stages},
+                                           .pipeline_stages = 2},
             .threads_per_row = kWarp * shape.row_warps * shape.column_warps,
             .rows_per_block = 1,
             .vector_width = facts_.space.columns % 2 == 0 ? 2 : 1,
@@ -166,15 +168,20 @@ class Proposer {
   void offer_epilogues(const BlockTile& shape) {
     constexpr int64_t kRows = 128;
     constexpr int64_t kWidest = 256;
-    const int64_t batches = rows_ > 0 ? facts_.space.rows / rows_ : 0;
-    const int64_t tiles = batches * divided_up(rows_, shape.tile_rows) *
-                          divided_up(facts_.space.columns, shape.tile_columns);
-    if (tiles <= limits_.sm_count || shape.column_warps > 1 || shape.tile_rows != kRows ||
-        shape.tile_columns < kRows || !is_power_of_two(shape.tile_columns))
+    if (tile_count(shape, 1) <= limits_.sm_count || shape.column_warps > 1 ||
+        shape.tile_rows != kRows || shape.tile_columns < kRows ||
+        !is_power_of_two(shape.tile_columns))
       return;
     offer_group(shape, 1, 1, kMostEpilogueWarps);
     // Few warps leave the registers of the widest instruction.
     if (shape.tile_columns == kWidest) offer_group(shape, 1, 1, kFewEpilogueWarps);
+  }
+
+  /// Tiles of all blocks, where `cluster` of them share the columns.
+  [[nodiscard]] int64_t tile_count(const BlockTile& shape, int64_t cluster) const {
+    const int64_t batches = rows_ > 0 ? facts_.space.rows / rows_ : 0;
+    return batches * divided_up(rows_, shape.tile_rows) *
+           (cluster > 1 ? cluster : divided_up(facts_.space.columns, shape.tile_columns));
   }
 
   /// What one tile reads need not stay in L2.
@@ -194,11 +201,11 @@ class Proposer {
                                          .tile_columns = columns,
                                          .row_warps = 1,
                                          .column_warps = warps},
-                                        program::kLineBytes, stages);
+                                        program::kLineBytes);
         std::get<MatmulParameters>(schedule.parameters).slice_warps = warps;
         schedule.min_blocks_per_sm = kThreadsOfSm / (warps * kWarp);
         schedule.read_priority = priority_of_one_tile();
-        offer(std::move(schedule));
+        offer(std::move(schedule), {stages});
       }
     }
   }
@@ -215,7 +222,7 @@ class Proposer {
   /// False: too few stages fit, or no block does.
   bool offer_group(const BlockTile& shape, int64_t cluster, int64_t at_once, int64_t epilogue_warps,
                    int64_t depth_bytes = program::kLineBytes) {
-    Schedule schedule = schedule_of(shape, depth_bytes, 2);
+    Schedule schedule = schedule_of(shape, depth_bytes);
     auto& own = std::get<MatmulParameters>(schedule.parameters);
     own.cluster_size = cluster;
     own.epilogue_warps = epilogue_warps;
@@ -226,50 +233,61 @@ class Proposer {
                             schedule.min_blocks_per_sm);
     schedule.persistent_blocks =
         cluster == 1 ? limits_.sm_count : cluster_capacity(limits_, cluster, 1);
-    if (schedule.persistent_blocks == 0) return false;
-    if (auto rejection = check_schedule(facts_, schedule, limits_)) {
-      nearest_ = with_tensor(*rejection, facts_, schedule);
-      return false;
-    }
-    const program::Program program = program_of(schedule);
-    schedule.persistent_blocks = std::min(schedule.persistent_blocks, program::tile_count(program));
-    // Two stages and what is in shared memory beside them, then as many more as fit.
-    const int64_t two_stages = program::shared_bytes(program);
+    if (schedule.persistent_blocks == 0 || !is_legal(schedule)) return false;
+    schedule.persistent_blocks = std::min(schedule.persistent_blocks, tile_count(shape, cluster));
     if (rows_ <= own.tile_rows || has_all_columns(facts_, schedule))
       schedule.read_priority = priority_of_one_tile();
-    own.pipeline_stages = 3;
-    const int64_t stage = program::shared_bytes(program_of(schedule)) - two_stages;
+    program::Program program = program_of(facts_, schedule, stages_);
+    // Two stages and what is in shared memory beside them, then as many more as fit.
+    const int64_t two_stages = program::shared_bytes(program);
+    set_stages(program, 3);
+    const int64_t stage = program::shared_bytes(program) - two_stages;
     const int64_t left = limits_.shared_bytes_per_block - two_stages;
     if (left < 0) return false;
     const int64_t most = std::min(2 + left / stage, kMostGroupStages);
     if (splits_stages(facts_) && depth_bytes == program::kLineBytes && most < kLeastSplitStages)
       return false;
+    std::vector<int64_t> depths;
     for (const int64_t stages : {most, most - 1}) {
-      own.pipeline_stages = stages;
-      if (stages >= 2 && schedule.persistent_blocks > 0) offer(schedule);
+      if (stages >= 2 && schedule.persistent_blocks > 0) depths.push_back(stages);
     }
+    offer(std::move(schedule), std::move(program), depths);
     return true;
   }
 
-  [[nodiscard]] program::Program program_of(const Schedule& schedule) const {
-    return matmul::program_of(facts_, schedule, stages_);
+  void offer(const Schedule& schedule, std::initializer_list<int64_t> depths) {
+    if (is_legal(schedule))
+      offer(schedule, program_of(facts_, schedule, stages_), std::span(depths));
   }
 
-  void offer(Schedule schedule) {
-    if (auto rejection = check_schedule(facts_, schedule, limits_)) {
+  /// Records why not. Holds for any number of stages that is offered.
+  bool is_legal(const Schedule& schedule) {
+    const auto rejection = check_schedule(facts_, schedule, limits_);
+    if (rejection) nearest_ = with_tensor(*rejection, facts_, schedule);
+    return !rejection;
+  }
+
+  /// Offers a legal schedule with each of these numbers of stages, in which alone the programs
+  /// differ: one is built and checked for all of them.
+  void offer(Schedule schedule, program::Program program, std::span<const int64_t> depths) {
+    if (depths.empty()) return;
+    if (auto rejection = program::check(program, kName)) {
       nearest_ = with_tensor(*rejection, facts_, schedule);
       return;
     }
-    const program::Program program = program_of(schedule);
-    auto estimate = estimate_program(facts_, schedule, program, stage_, limits_);
-    if (!estimate) {
-      nearest_ = estimate.error();
-      return;
+    for (const int64_t stages : depths) {
+      std::get<MatmulParameters>(schedule.parameters).pipeline_stages = stages;
+      set_stages(program, stages);
+      auto estimate = estimate_program(facts_, schedule, program, stage_, limits_);
+      if (!estimate) {
+        nearest_ = estimate.error();
+        continue;
+      }
+      if (estimate->registers > estimate->register_cap) continue;
+      const Prediction predicted =
+          predict_program(facts_, schedule, program, stage_, *estimate, limits_);
+      proposal_.candidates.push_back({schedule, *estimate, predicted});
     }
-    if (estimate->registers > estimate->register_cap) return;
-    const Prediction predicted =
-        predict_program(facts_, schedule, program, stage_, *estimate, limits_);
-    proposal_.candidates.push_back({std::move(schedule), *estimate, predicted});
   }
 
   const SegmentFacts& facts_;

@@ -524,6 +524,18 @@ program::Program program_of(const SegmentFacts& facts, const Schedule& schedule,
   return ProgramBuilder(facts, schedule, stages).run();
 }
 
+void set_stages(program::Program& program, int64_t stages) {
+  for (program::Step& step : program.steps) {
+    if (auto* pipeline = std::get_if<program::Pipeline>(&step)) pipeline->stages = stages;
+    if (const auto* split = std::get_if<program::Split>(&step))
+      program.tiles[split->second].stages = stages;
+    const auto* copy = std::get_if<program::Copy>(&step);
+    // Of lines in registers, those of the columns' operand alone have stages.
+    if (copy != nullptr && !(copy->kind == program::CopyKind::kDirect && copy->of_rows))
+      program.tiles[copy->tile].stages = stages;
+  }
+}
+
 }  // namespace matmul
 
 program::Program matmul_program(const SegmentFacts& facts, const Schedule& schedule) {

@@ -26,4 +26,7 @@ int64_t words_of_vector(const SegmentFacts& facts, const std::vector<ValueId>& k
 program::Program program_of(const SegmentFacts& facts, const Schedule& schedule,
                             const StageList& stages);
 
+/// Makes of a program that of the schedule with another number of pipeline_stages.
+void set_stages(program::Program& program, int64_t stages);
+
 }  // namespace sinter::matmul

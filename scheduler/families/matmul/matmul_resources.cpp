@@ -89,8 +89,6 @@ tl::expected<ResourceEstimate, Rejection> estimate_program(const SegmentFacts& f
                                                            const program::Program& program,
                                                            const Stage& stage,
                                                            const DeviceLimits& limits) {
-  if (auto rejection = program::check(program, kName))
-    return tl::make_unexpected(with_tensor(*rejection, facts, schedule));
   ResourceEstimate estimate;
   estimate.threads = program.threads + (program.producer ? program.producer->threads : 0);
   estimate.tile_registers = program::fragment_words(program);

@@ -15,8 +15,8 @@ Stage all_of(const StageList& list);
 int64_t elements_of_lane(const SegmentFacts& facts, const program::Program& program,
                          const program::Region& region);
 
-/// Registers, shared memory and occupancy of a program, or the budget that it exceeds. `stage` is
-/// what its stages do, all_of() them.
+/// Registers, shared memory and occupancy of a program that program::check() accepts, or the budget
+/// that it exceeds. `stage` is what its stages do, all_of() them.
 tl::expected<ResourceEstimate, Rejection> estimate_program(const SegmentFacts& facts,
                                                            const Schedule& schedule,
                                                            const program::Program& program,
