@@ -129,19 +129,16 @@ tl::expected<ResourceEstimate, Rejection> estimate_stage(const SegmentFacts& fac
                                                          const DeviceLimits& limits) {
   if (auto rejection = check_schedule(facts, schedule, limits))
     return tl::make_unexpected(with_tensor(*rejection, facts, schedule));
-  const program::Program program = column_program(facts, schedule);
-  if (auto rejection = program::check(program, kName))
-    return tl::make_unexpected(with_tensor(*rejection, facts, schedule));
+  const program::Fold fold = fold_of(schedule);
   ResourceEstimate estimate;
-  estimate.threads = program.threads;
+  estimate.threads = schedule.threads_per_block();
   estimate.registers =
       std::max(needed_registers(facts, schedule, stage), last_block_registers(facts, schedule));
   estimate.shared_bytes = slot_exchange_bytes(facts, schedule) +
                           block_exchange_bytes(facts, schedule) +
                           last_block_shared_bytes(facts, schedule);
-  estimate.blocks = program::block_count(program);
+  estimate.blocks = column_strips(facts, schedule) * program::blocks_of_columns(fold);
   complete(estimate, limits, schedule.min_blocks_per_sm, schedule.cluster_size());
-  const program::Fold fold = fold_of(schedule);
   const int64_t rows_at_once = fold.slots * fold.ahead;
   estimate.bytes_in_flight_per_sm =
       static_cast<double>(loaded_words(facts, schedule, stage) * kRegisterBytes * estimate.threads *
@@ -275,7 +272,11 @@ tl::expected<ResourceEstimate, Rejection> estimate_column(const SegmentFacts& fa
                                                           const Schedule& schedule,
                                                           const DeviceLimits& limits) {
   if (auto rejection = refuse_column(facts)) return tl::make_unexpected(*rejection);
-  return estimate_stage(facts, schedule, distribute(facts, {}).stages[0], limits);
+  auto estimate = estimate_stage(facts, schedule, distribute(facts, {}).stages[0], limits);
+  if (!estimate) return estimate;
+  if (auto rejection = program::check(column_program(facts, schedule), kName))
+    return tl::make_unexpected(with_tensor(*rejection, facts, schedule));
+  return estimate;
 }
 
 Prediction predict_column(const SegmentFacts& facts, const Schedule& schedule,
