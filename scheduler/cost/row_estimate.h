@@ -1,8 +1,10 @@
 #pragma once
 
+#include <memory>
 #include <span>
 
 #include "scheduler/analysis/stages.h"
+#include "scheduler/budgets/register_estimate.h"
 #include "scheduler/budgets/row_resources.h"
 #include "scheduler/cost/cost_model.h"
 #include "scheduler/schedule/access_kinds.h"
@@ -80,6 +82,19 @@ struct StageCosts {
     bool from_memory = false;      ///< No earlier stage has read one of their tensors.
   };
   std::vector<Loads> stages;
+};
+
+/// What schedules of one StageList, vector width, row access and residency of accumulators share.
+struct SharedEstimates {
+  SharedEstimates(const SegmentFacts& facts, const Schedule& alike, const StageList& list,
+                  const DeviceLimits& limits)
+      : costs(std::make_unique<StageCosts>(facts, alike, list, limits.cost)),
+        registers(facts, list, costs->kinds) {}
+
+  [[nodiscard]] const StageList& list() const { return *costs->list; }
+
+  std::unique_ptr<const StageCosts> costs;  ///< At one address, for `registers` refers to it.
+  StageRegisters registers;
 };
 
 /// Work of a row schedule, for the cost model.

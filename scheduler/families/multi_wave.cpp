@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <memory>
 
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/analysis/stages.h"
@@ -92,19 +91,6 @@ struct Kept {
   std::vector<KeptValue> in_shared;
   std::vector<KeptValue> split;
   StageList list;
-};
-
-/// What schedules of one StageList, vector width, row access and residency of accumulators share.
-struct SharedEstimates {
-  SharedEstimates(const SegmentFacts& facts, const Schedule& alike, const StageList& list,
-                  const DeviceLimits& limits)
-      : costs(std::make_unique<StageCosts>(facts, alike, list, limits.cost)),
-        registers(facts, list, costs->kinds) {}
-
-  [[nodiscard]] const StageList& list() const { return *costs->list; }
-
-  std::unique_ptr<const StageCosts> costs;  ///< At one address, for `registers` refers to it.
-  StageRegisters registers;
 };
 
 /// A schedule whose blocks divide the columns of a row as those of a cluster do.

@@ -8,7 +8,6 @@
 #include "scheduler/analysis/cuda_units.h"
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/budgets/row_resources.h"
-#include "scheduler/cost/row_estimate.h"
 #include "scheduler/cost/sectors.h"
 #include "scheduler/schedule/accumulators.h"
 #include "scheduler/schedule/pipeline.h"
@@ -125,12 +124,13 @@ double exchange_time(const SegmentFacts& facts, const Schedule& schedule,
 }
 
 PipelineWork pipeline_work(const SegmentFacts& facts, const Schedule& schedule,
-                           const StageList& list, const PipelineRegisters& registers,
+                           const StageCosts& costs, const PipelineRegisters& registers,
                            const ResourceEstimate& estimate, const DeviceLimits& limits) {
   const CostConstants& constants = limits.cost;
+  const StageList& list = *costs.list;
   Schedule held = schedule;  // Consumers do not wait for memory: the producer does.
   held.unroll = 1;
-  PipelineWork out{.work = estimate_row_work(facts, held, list, estimate, limits),
+  PipelineWork out{.work = estimate_row_work(facts, held, costs, estimate, limits),
                    .weights = cached_weights(facts, schedule, list)};
   WorkEstimate& work = out.work;
   // Repeated reads come from the pipeline.

@@ -3,8 +3,8 @@
 #include <span>
 #include <vector>
 
-#include "scheduler/analysis/stages.h"
 #include "scheduler/cost/cost_model.h"
+#include "scheduler/cost/row_estimate.h"
 #include "scheduler/families/family.h"
 
 // What a pipelined kernel of rows takes, beyond the cost model of all kernels: the waits of its
@@ -38,7 +38,7 @@ struct PipelineRegisters {
 };
 
 PipelineWork pipeline_work(const SegmentFacts& facts, const Schedule& schedule,
-                           const StageList& list, const PipelineRegisters& registers,
+                           const StageCosts& costs, const PipelineRegisters& registers,
                            const ResourceEstimate& estimate, const DeviceLimits& limits);
 
 Prediction predict_pipeline(const SegmentFacts& facts, const Schedule& schedule,

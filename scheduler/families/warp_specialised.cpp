@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <span>
 
 #include "scheduler/analysis/cuda_units.h"
 #include "scheduler/analysis/kept_value.h"
@@ -112,22 +113,15 @@ std::optional<Rejection> check_segment(const SegmentFacts& facts, const DeviceLi
   return std::nullopt;
 }
 
-/// Registers without those that ptxas takes only if the cap leaves them.
-int64_t needed_registers(const SegmentFacts& facts, const Schedule& schedule,
-                         const StageList& list) {
-  const auto rows = static_cast<double>(estimate_registers(facts, schedule, list) -
-                                        estimate_prefetch_registers(facts, schedule));
-  return std::max(static_cast<int64_t>(std::ceil(rows * kPipelineRegisters)),
-                  last_block_registers(facts, schedule));
-}
+/// What a pipeline takes at any depth.
+struct PipelineNeeds {
+  int64_t registers = 0;  ///< Per thread, without the elastic ones.
+  int64_t elastic = 0;    ///< Those that ptxas takes in addition if the cap leaves them.
+  int64_t beside = 0;     ///< bytes_beside_pipeline().
+};
 
-/// Registers that ptxas takes in addition if the cap leaves them.
-int64_t elastic_registers(const SegmentFacts& facts, const Schedule& schedule,
-                          const StageList& list) {
-  if (schedule.accumulators() == Residency::kShared) {
-    return static_cast<int64_t>(kPipelinePrefetch *
-                                static_cast<double>(estimate_prefetch_registers(facts, schedule)));
-  }
+/// Registers for elements of narrow inputs that ptxas converts early if the cap leaves them.
+int64_t early_elements(const SegmentFacts& facts, const Schedule& schedule, const StageList& list) {
   int64_t narrow = 0;
   for (const Stage& stage : list.stages) {
     if (stage.reductions.empty() || stage.outer.empty()) continue;
@@ -137,6 +131,19 @@ int64_t elastic_registers(const SegmentFacts& facts, const Schedule& schedule,
   }
   const int64_t later = (batch_count(facts, schedule) - 1) * schedule.vector_width;
   return static_cast<int64_t>(kPipelineEarlyElement * static_cast<double>(narrow * later));
+}
+
+PipelineNeeds needs_of(const SegmentFacts& facts, const Schedule& schedule,
+                       SharedEstimates& shared) {
+  const RegisterEstimate estimate = shared.registers.estimate(schedule);
+  const auto rows = static_cast<double>(estimate.registers - estimate.prefetched);
+  return {.registers = std::max(static_cast<int64_t>(std::ceil(rows * kPipelineRegisters)),
+                                last_block_registers(facts, schedule)),
+          .elastic = schedule.accumulators() == Residency::kShared
+                         ? static_cast<int64_t>(kPipelinePrefetch *
+                                                static_cast<double>(estimate.prefetched))
+                         : early_elements(facts, schedule, shared.list()),
+          .beside = bytes_beside_pipeline(facts, schedule, shared.list())};
 }
 
 /// Registers per thread that the launch can give when `blocks` blocks share an SM.
@@ -237,24 +244,24 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
   return std::nullopt;
 }
 
-/// Requires a schedule that passes check_schedule(). `needed`: needed_registers().
+/// Requires a schedule that passes check_schedule().
 tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& facts,
                                                           const Schedule& schedule,
-                                                          const StageList& list, int64_t needed,
+                                                          const PipelineNeeds& needs,
                                                           const DeviceLimits& limits) {
   ResourceEstimate estimate;
   estimate.threads = specialised_threads(schedule);
-  estimate.shared_bytes = pipeline_shared_bytes(facts, schedule, list);
+  estimate.shared_bytes = pipeline_shared_bytes(facts, schedule, needs.beside);
   estimate.blocks = schedule.persistent_blocks;
   const int64_t launch = launch_registers(limits, schedule, schedule.min_blocks_per_sm);
-  estimate.registers = std::min(needed, launch);
+  estimate.registers = std::min(needs.registers, launch);
   complete(estimate, limits, schedule.min_blocks_per_sm);
   // The limit of the consumer warps counts, not the registers at launch.
   const int64_t raised = schedule.consumer_registers();
   estimate.register_cap = raised != 0 ? raised : launch;
-  const int64_t elastic = elastic_registers(facts, schedule, list);
-  estimate.registers = registers_under_cap(needed + elastic, elastic, estimate.register_cap);
-  estimate.spilled_registers = std::max<int64_t>(0, needed - estimate.register_cap);
+  estimate.registers =
+      registers_under_cap(needs.registers + needs.elastic, needs.elastic, estimate.register_cap);
+  estimate.spilled_registers = std::max<int64_t>(0, needs.registers - estimate.register_cap);
   const int64_t reach = rows_at_once(schedule);
   const int64_t waves = (facts.space.rows + reach - 1) / reach;
   estimate.waves = static_cast<double>(waves);
@@ -365,21 +372,23 @@ class PipelineSearch {
 
  private:
   void try_threads(const RowVector& vector, int64_t cluster, Residency accumulators) {
+    Schedule shape{.family = std::string(kName),
+                   .parameters = WarpSpecialisedParameters{.cluster_size = cluster,
+                                                           .accumulators = accumulators},
+                   .vector_width = vector.width,
+                   .read_priority = read_priority(facts_, limits_),
+                   .dependent_launch = partials_dependent_launch(facts_, limits_)};
+    std::vector<SharedEstimates> shared;  // By choice.
+    for (const Kept& kept : choices_) shared.emplace_back(facts_, shape, kept.list, limits_);
     for (const int64_t threads : {32, 64, 128, 256, 512}) {
-      Schedule shape{.family = std::string(kName),
-                     .parameters = WarpSpecialisedParameters{.cluster_size = cluster,
-                                                             .accumulators = accumulators},
-                     .threads_per_row = threads,
-                     .vector_width = vector.width,
-                     .read_priority = read_priority(facts_, limits_),
-                     .dependent_launch = partials_dependent_launch(facts_, limits_)};
       // With more threads than vectors some threads would always be idle.
       if (threads > 32 && threads / 2 * vector.width >= columns_per_block(facts_, shape)) break;
-      try_groups(std::move(shape));
+      shape.threads_per_row = threads;
+      try_groups(shape, shared);
     }
   }
 
-  void try_groups(Schedule schedule) {
+  void try_groups(Schedule schedule, std::span<SharedEstimates> shared) {
     // Groups beyond the number of rows only fill up a warp group of four warps.
     const int64_t most = std::clamp<int64_t>(
         facts_.space.rows, std::max<int64_t>(kWarpGroup / schedule.threads_per_row, 1),
@@ -398,8 +407,10 @@ class PipelineSearch {
         // There are no rows for more blocks than these, so that higher occupancy has no use.
         if (schedule.persistent_blocks == fewer) break;
         if (!has_room_for_pipeline(schedule)) continue;
-        for (const Kept& kept : choices_) {
-          if (auto pipeline = best_depth(schedule, kept)) proposal_.candidates.push_back(*pipeline);
+        for (size_t i = 0; i < choices_.size(); ++i) {
+          schedule.kept = choices_[i].values;
+          if (auto pipeline = best_depth(schedule, shared[i]))
+            proposal_.candidates.push_back(std::move(*pipeline));
         }
       }
     }
@@ -430,7 +441,8 @@ class PipelineSearch {
           continue;
         Schedule schedule = pipelines[i].schedule;
         parameters_of(schedule).rows_per_iteration = rows;
-        auto side = best_depth(std::move(schedule), kept_by(pipelines[i].schedule));
+        SharedEstimates shared(facts_, schedule, list_of(schedule), limits_);
+        auto side = best_depth(std::move(schedule), shared);
         if (!side || time(*side) >= best_us) continue;
         best_us = time(*side);
         pipelines.push_back(std::move(*side));
@@ -460,27 +472,27 @@ class PipelineSearch {
     return exchange_ns / static_cast<double>(half) >= own_ns;
   }
 
-  [[nodiscard]] const Kept& kept_by(const Schedule& schedule) const {
-    return *std::ranges::find(choices_, schedule.kept, &Kept::values);
+  [[nodiscard]] const StageList& list_of(const Schedule& schedule) const {
+    return std::ranges::find(choices_, schedule.kept, &Kept::values)->list;
   }
 
   /// The best of the pipelines that differ only in depth. No value if none fits; records why.
-  std::optional<ProposedSchedule> best_depth(Schedule schedule, const Kept& kept) {
-    schedule.kept = kept.values;
-    const int64_t needed = needed_registers(facts_, schedule, kept.list);
-    if (launch_suffices(schedule, needed)) unstranded_clusters_.insert(schedule.cluster_size());
+  std::optional<ProposedSchedule> best_depth(Schedule schedule, SharedEstimates& shared) {
+    const PipelineNeeds needs = needs_of(facts_, schedule, shared);
+    if (launch_suffices(schedule, needs.registers))
+      unstranded_clusters_.insert(schedule.cluster_size());
     const int64_t budget =
         limits_.shared_bytes_per_sm / schedule.min_blocks_per_sm - limits_.shared_bytes_reserved;
     WarpSpecialisedParameters& own = parameters_of(schedule);
     own.pipeline_stages = 0;
-    const int64_t beside_pipeline = pipeline_shared_bytes(facts_, schedule, kept.list);
+    const int64_t beside_pipeline = pipeline_shared_bytes(facts_, schedule, needs.beside);
     const std::vector<int64_t> counts = stage_counts(facts_, schedule, budget - beside_pipeline);
     if (counts.empty()) {
       nearest_ = rejected("shared memory holds too few rows for a pipeline", 0, 2, "stages",
                           "the multi_wave family holds them in registers");
       return std::nullopt;
     }
-    own.consumer_registers = raised(schedule, needed);
+    own.consumer_registers = raised(schedule, needs.registers);
     // All depths that are tried are legal if one is.
     own.pipeline_stages = counts.front();
     if (auto rejection = check_schedule(facts_, schedule, limits_)) {
@@ -489,25 +501,26 @@ class PipelineSearch {
     }
     // Once more depth costs more than it gains, so do all larger depths.
     int64_t depth = 0;
-    ResourceEstimate needs;
+    ResourceEstimate resources;
     Prediction fastest;
     std::optional<PipelineWork> work;
-    const PipelineRegisters registers = registers_of(schedule, needed, limits_);
+    const PipelineRegisters registers = registers_of(schedule, needs.registers, limits_);
     for (const int64_t stages : counts) {
       own.pipeline_stages = stages;
-      const auto estimate = estimated(schedule, kept.list, needed);
+      const auto estimate = estimated(schedule, needs);
       if (!estimate) break;
-      if (!work) work = pipeline_work(facts_, schedule, kept.list, registers, *estimate, limits_);
+      if (!work)
+        work = pipeline_work(facts_, schedule, *shared.costs, registers, *estimate, limits_);
       const Prediction predicted = predict_pipeline(facts_, schedule, *work, *estimate, limits_);
       if (depth != 0 && predicted.total_us > fastest.total_us) break;
       if (depth != 0 && predicted.total_us == fastest.total_us) continue;
       depth = stages;
-      needs = *estimate;
+      resources = *estimate;
       fastest = predicted;
     }
     if (depth == 0) return std::nullopt;
     own.pipeline_stages = depth;
-    return ProposedSchedule{std::move(schedule), needs, fastest};
+    return ProposedSchedule{std::move(schedule), resources, fastest};
   }
 
   [[nodiscard]] int64_t elements_per_thread(const Schedule& schedule) const {
@@ -532,9 +545,8 @@ class PipelineSearch {
 
   /// No value if it spills or does not fit, in which case more stages would not fit either; records
   /// why.
-  std::optional<ResourceEstimate> estimated(const Schedule& schedule, const StageList& list,
-                                            int64_t needed) {
-    const auto estimate = estimate_stages(facts_, schedule, list, needed, limits_);
+  std::optional<ResourceEstimate> estimated(const Schedule& schedule, const PipelineNeeds& needs) {
+    const auto estimate = estimate_stages(facts_, schedule, needs, limits_);
     if (!estimate) {
       nearest_ = estimate.error();
       return std::nullopt;
@@ -568,14 +580,16 @@ tl::expected<ResourceEstimate, Rejection> estimate_warp_specialised(const Segmen
   if (auto rejection = check_schedule(facts, schedule, limits))
     return tl::make_unexpected(with_tensor(*rejection, facts, schedule));
   const StageList list = distribute(facts, schedule.kept);
-  return estimate_stages(facts, schedule, list, needed_registers(facts, schedule, list), limits);
+  SharedEstimates shared(facts, schedule, list, limits);
+  return estimate_stages(facts, schedule, needs_of(facts, schedule, shared), limits);
 }
 
 Prediction predict_warp_specialised(const SegmentFacts& facts, const Schedule& schedule,
                                     const ResourceEstimate& estimate, const DeviceLimits& limits) {
   const StageList list = distribute(facts, schedule.kept);
-  const int64_t needed = needed_registers(facts, schedule, list);
-  const PipelineWork work = pipeline_work(facts, schedule, list,
+  SharedEstimates shared(facts, schedule, list, limits);
+  const int64_t needed = needs_of(facts, schedule, shared).registers;
+  const PipelineWork work = pipeline_work(facts, schedule, *shared.costs,
                                           registers_of(schedule, needed, limits), estimate, limits);
   return predict_pipeline(facts, schedule, work, estimate, limits);
 }

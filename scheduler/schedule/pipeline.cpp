@@ -48,13 +48,9 @@ int64_t pipeline_row_bytes(const SegmentFacts& facts, const Schedule& schedule) 
   return columns_per_block(facts, schedule) * column_bytes;
 }
 
-int64_t pipeline_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
+int64_t bytes_beside_pipeline(const SegmentFacts& facts, const Schedule& schedule,
                               const StageList& list) {
-  const int64_t elements = schedule.pipeline_stages() * columns_per_block(facts, schedule);
-  int64_t bytes = 0;
-  for_pipeline_inputs(facts,
-                      [&](int64_t element_bytes) { bytes += rounded(elements * element_bytes); });
-  bytes += kept_shared_bytes(facts, schedule);
+  int64_t bytes = kept_shared_bytes(facts, schedule);
   // Consecutive iterations of a consumer group alternate between two copies of the exchange. Rows
   // left over at the end are processed one by one, with exchanges of their own.
   for (const Stage& stage : list.stages) {
@@ -62,8 +58,15 @@ int64_t pipeline_shared_bytes(const SegmentFacts& facts, const Schedule& schedul
     if (schedule.rows_per_iteration() > 1)
       bytes += exchange_bytes(facts, stage, schedule, 2, schedule.rows_per_iteration());
   }
-  bytes += accumulator_shared_bytes(facts, schedule) + slot_exchange_bytes(facts, schedule) +
-           total_exchange_bytes(facts, schedule) + last_block_shared_bytes(facts, schedule);
+  return bytes + accumulator_shared_bytes(facts, schedule) + slot_exchange_bytes(facts, schedule) +
+         total_exchange_bytes(facts, schedule) + last_block_shared_bytes(facts, schedule);
+}
+
+int64_t pipeline_shared_bytes(const SegmentFacts& facts, const Schedule& schedule, int64_t beside) {
+  const int64_t elements = schedule.pipeline_stages() * columns_per_block(facts, schedule);
+  int64_t bytes = beside;
+  for_pipeline_inputs(facts,
+                      [&](int64_t element_bytes) { bytes += rounded(elements * element_bytes); });
   return rounded(bytes + 2 * pipeline_slots(schedule) * kBytesPerMbarrier);
 }
 

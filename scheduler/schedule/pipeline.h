@@ -29,10 +29,17 @@ int64_t pipeline_slots(const Schedule& schedule);
 /// Bytes of one pipeline stage: a block's columns of one row of every input.
 int64_t pipeline_row_bytes(const SegmentFacts& facts, const Schedule& schedule);
 
-/// Shared bytes of a block: the pipeline, kept values, the exchanges of every consumer group, the
-/// mbarriers.
-int64_t pipeline_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
+/// Shared bytes of a block beside the stages of the pipeline: kept values, accumulators, the
+/// exchanges of every consumer group. The same for all depths.
+int64_t bytes_beside_pipeline(const SegmentFacts& facts, const Schedule& schedule,
                               const StageList& list);
+
+/// Shared bytes of a block: the pipeline with its mbarriers, and what is beside it.
+int64_t pipeline_shared_bytes(const SegmentFacts& facts, const Schedule& schedule, int64_t beside);
+inline int64_t pipeline_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
+                                     const StageList& list) {
+  return pipeline_shared_bytes(facts, schedule, bytes_beside_pipeline(facts, schedule, list));
+}
 
 /// True if a row is completely read before its first row barrier, and its pipeline stage is
 /// released then.
