@@ -30,7 +30,9 @@ tl::expected<ResourceEstimate, Rejection> estimate_matmul(const SegmentFacts& fa
 Prediction predict_matmul(const SegmentFacts& facts, const Schedule& schedule,
                           const ResourceEstimate& estimate, const DeviceLimits& limits) {
   const StageList stages = matmul::stages_with(facts);
-  return matmul::predict_program(facts, schedule, matmul::program_of(facts, schedule, stages),
+  const program::Program program = matmul::program_of(facts, schedule, stages);
+  const auto& own = std::get<MatmulParameters>(schedule.parameters);
+  return matmul::predict_program(facts, schedule, program, matmul::work_of(facts, program, own),
                                  matmul::all_of(stages), estimate, limits);
 }
 

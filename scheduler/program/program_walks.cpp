@@ -704,31 +704,50 @@ int64_t copy_words(const Program& program) {
   return words;
 }
 
+namespace {
+
+/// Bytes that a copy brings in at once.
+double bytes_of_copy(const Program& program, const Copy& copy) {
+  const Tile& tile = program.tiles[copy.tile];
+  if (copy.kind != CopyKind::kDirect) return static_cast<double>(bytes_of_tile(tile));
+  // Rows beyond the end are not read.
+  const int64_t rows = std::min(tile.rows.extent, program.axes[tile.rows.axis].extent);
+  return static_cast<double>(rows * tile.columns.extent * bytes_of(tile.type));
+}
+
+}  // namespace
+
+double outstanding_bytes(const Program& program) {
+  const auto* pipeline = step_of<Pipeline>(program);
+  if (pipeline == nullptr) return 0.0;
+  double bytes = 0.0;
+  for (const StepId id : pipeline->copies) {
+    const Copy& copy = std::get<Copy>(program.steps[id]);
+    // Each warp with a slice has all of its stages on their way. A producer is ahead by all stages
+    // but the one in use.
+    const int64_t copies = copy.kind == CopyKind::kDirect
+                               ? pipeline->slice_warps * program.tiles[copy.tile].stages
+                               : pipeline->stages - 1;
+    bytes += static_cast<double>(copies) * bytes_of_copy(program, copy);
+  }
+  return bytes;
+}
+
 Traffic traffic(const Program& program) {
   Traffic out;
-  int64_t stages_ahead = 0;
   for_each_step(program, [&](const Step& step, const Times& times) {
-    if (const auto* pipeline = std::get_if<Pipeline>(&step)) {
-      // A producer is ahead by all stages but the one in use.
-      stages_ahead = pipeline->stages - 1;
-    } else if (const auto* copy = std::get_if<Copy>(&step)) {
+    if (const auto* copy = std::get_if<Copy>(&step)) {
       const Tile& tile = program.tiles[copy->tile];
-      auto bytes = static_cast<double>(bytes_of_tile(tile));
+      const double bytes = bytes_of_copy(program, *copy);
+      out.copied_bytes += times.all() * bytes;
       if (copy->kind == CopyKind::kDirect) {
-        // Rows beyond the end are not read. Each warp has all of its stages on their way.
-        const int64_t rows = std::min(tile.rows.extent, program.axes[tile.rows.axis].extent);
-        bytes = static_cast<double>(rows * tile.columns.extent * bytes_of(tile.type));
-        out.copied_bytes += times.all() * bytes;
         out.copied_accesses += times.all() * bytes / kChunkBytes;
-        out.outstanding_bytes += static_cast<double>(slice_warps(program) * tile.stages) * bytes;
         return;
       }
-      out.copied_bytes += times.all() * bytes;
       if (copy->kind != CopyKind::kTensor) {
         out.copied_accesses +=
             times.all() * static_cast<double>(divided_up(elements_of(tile), copy->width));
       }
-      out.outstanding_bytes += static_cast<double>(stages_ahead) * bytes;
     } else if (const auto* split = std::get_if<Split>(&step)) {
       // Each element is read, and two parts of it are written.
       constexpr double kAccesses = 3.0;

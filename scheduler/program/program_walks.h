@@ -94,14 +94,16 @@ int64_t fragment_words(const Program& program);
 /// and one of the tile (i32) for each access of a stage.
 int64_t copy_words(const Program& program);
 
-/// What a program moves and computes in all.
+/// Bytes of copies that a block has on their way at once.
+double outstanding_bytes(const Program& program);
+
+/// What a program moves and computes in all, with any number of stages.
 struct Traffic {
   double copied_bytes = 0.0;         ///< From L2 to shared memory, or to registers.
   double copied_accesses = 0.0;      ///< Of one thread each.
   double shared_read_bytes = 0.0;    ///< By matrix loads.
   double matrix_instructions = 0.0;  ///< Of one warp each, or multiply-adds of its lanes.
   double products = 0.0;             ///< Multiply-adds, those beyond the ends of axes included.
-  double outstanding_bytes = 0.0;    ///< Copies that a block has on their way at once.
 };
 Traffic traffic(const Program& program);
 

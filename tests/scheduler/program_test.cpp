@@ -222,7 +222,7 @@ TEST(ProgramTest, WalksCountSlices) {
   constexpr double kLines = 4.0;  // Of 64 elements; 4 warps have one each.
   EXPECT_EQ(moved.copied_bytes, kTiles * kLines * (8 + 16) * 128.0);
   EXPECT_EQ(moved.shared_read_bytes, 0.0);
-  EXPECT_EQ(moved.outstanding_bytes, 4.0 * (8 + 3 * 16) * 128.0);
+  EXPECT_EQ(outstanding_bytes(program), 4.0 * (8 + 3 * 16) * 128.0);
   // Eight rows and four columns of 32 elements; half of the products count.
   EXPECT_EQ(moved.matrix_instructions, kTiles * kLines * 4 * 2);
   EXPECT_EQ(moved.products, kTiles * kLines * 2 * (8 * 16 * 64));
@@ -353,7 +353,7 @@ TEST(ProgramTest, WalksCountBlocksBytesAndInstructions) {
   EXPECT_EQ(traffic.products, 72 * kStages * 128 * 64 * 32);
   EXPECT_EQ(traffic.matrix_instructions, traffic.products / (16 * 8 * 16));
   EXPECT_EQ(traffic.shared_read_bytes, 72 * kStages * 4 * (64 + 32) * 32 * 2);
-  EXPECT_EQ(traffic.outstanding_bytes, 3 * (128 + 64) * 32 * 2);
+  EXPECT_EQ(outstanding_bytes(program), 3 * (128 + 64) * 32 * 2);
 }
 
 /// The same product by a producer and two warp groups, 64 rows each.

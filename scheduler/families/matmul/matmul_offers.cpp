@@ -275,8 +275,10 @@ class Proposer {
       nearest_ = with_tensor(*rejection, facts_, schedule);
       return;
     }
+    auto& own = std::get<MatmulParameters>(schedule.parameters);
+    std::optional<ProgramWork> work;
     for (const int64_t stages : depths) {
-      std::get<MatmulParameters>(schedule.parameters).pipeline_stages = stages;
+      own.pipeline_stages = stages;
       set_stages(program, stages);
       auto estimate = estimate_program(facts_, schedule, program, stage_, limits_);
       if (!estimate) {
@@ -284,8 +286,9 @@ class Proposer {
         continue;
       }
       if (estimate->registers > estimate->register_cap) continue;
+      if (!work) work = work_of(facts_, program, own);
       const Prediction predicted =
-          predict_program(facts_, schedule, program, stage_, *estimate, limits_);
+          predict_program(facts_, schedule, program, *work, stage_, *estimate, limits_);
       proposal_.candidates.push_back({schedule, *estimate, predicted});
     }
   }

@@ -144,7 +144,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_program(const SegmentFacts& f
     complete(estimate, limits, schedule.min_blocks_per_sm);
   }
   estimate.bytes_in_flight_per_sm =
-      program::traffic(program).outstanding_bytes * static_cast<double>(estimate.blocks_per_sm);
+      program::outstanding_bytes(program) * static_cast<double>(estimate.blocks_per_sm);
   if (auto rejection = over_budget(facts, schedule, estimate, limits))
     return tl::make_unexpected(*rejection);
   return estimate;

@@ -11,7 +11,6 @@
 #include "scheduler/families/matmul/contraction_facts.h"
 #include "scheduler/families/matmul/matmul_program.h"
 #include "scheduler/families/matmul/matmul_resources.h"
-#include "scheduler/program/program_walks.h"
 #include "scheduler/schedule/accumulators.h"
 #include "scheduler/schedule/row_schedule.h"
 
@@ -321,12 +320,12 @@ double slowdown_of_waves(double blocks, double beside, double in_flight,
 /// The prediction without the kernel that finishes partial results, of which the blocks write so
 /// many bytes.
 Prediction predict_tiles(const SegmentFacts& facts, const Schedule& schedule,
-                         const program::Program& program, const Stage& stage,
-                         const ResourceEstimate& estimate, double partial_bytes,
-                         const DeviceLimits& limits) {
+                         const program::Program& program, const ProgramWork& work,
+                         const Stage& stage, const ResourceEstimate& estimate,
+                         double partial_bytes, const DeviceLimits& limits) {
   const CostConstants& constants = limits.cost;
   const MatmulConstants& of_family = constants.matmul;
-  const program::Traffic traffic = program::traffic(program);
+  const program::Traffic& traffic = work.traffic;
   const auto sms = static_cast<double>(limits.sm_count);
   const auto blocks = static_cast<double>(program::tile_count(program));
   const double clocks_per_us = limits.clock_mhz;
@@ -352,7 +351,7 @@ Prediction predict_tiles(const SegmentFacts& facts, const Schedule& schedule,
   const double beside = std::min(static_cast<double>(estimate.blocks_per_sm), of_sm);
   // Little's law: what is on its way arrives once in a latency of loaded memory. Both limits join
   // as a 2-norm.
-  const double in_flight = std::max(traffic.outstanding_bytes * beside, 1.0);
+  const double in_flight = std::max(program::outstanding_bytes(program) * beside, 1.0);
   out.memory_us *= own.slice_warps > 0 ? slowdown_of_waves(blocks, beside, in_flight, limits)
                                        : std::hypot(1.0, limits.bytes_in_flight_per_sm / in_flight);
   // Few SMs do not reach the rate of memory: 64 of an H200 take 60 us for 117 MB, 128 take 42 us.
@@ -423,7 +422,7 @@ Prediction predict_tiles(const SegmentFacts& facts, const Schedule& schedule,
          .shared_us = out.shared_us,
          .evaluate_us =
              own.epilogue_warps > 0
-                 ? epilogue_time(facts, program, own, stages_of_epilogue(facts, own), limits)
+                 ? epilogue_time(facts, program, own, work.epilogue, limits)
                  : stores_us + tile * evaluation_clocks(facts, stage, of_family) / clocks_per_us,
          .sending_us = sending_us},
         program, own, limits);
@@ -451,15 +450,22 @@ Prediction predict_tiles(const SegmentFacts& facts, const Schedule& schedule,
 
 }  // namespace
 
+ProgramWork work_of(const SegmentFacts& facts, const program::Program& program,
+                    const MatmulParameters& own) {
+  return {.traffic = program::traffic(program),
+          .epilogue = own.epilogue_warps > 0 ? stages_of_epilogue(facts, own) : StageList{}};
+}
+
 Prediction predict_program(const SegmentFacts& facts, const Schedule& schedule,
-                           const program::Program& program, const Stage& stage,
-                           const ResourceEstimate& estimate, const DeviceLimits& limits) {
-  WorkEstimate work;
-  if (facts.has_outer()) add_finish(facts, schedule, limits, work);
+                           const program::Program& program, const ProgramWork& work,
+                           const Stage& stage, const ResourceEstimate& estimate,
+                           const DeviceLimits& limits) {
+  WorkEstimate finish;
+  if (facts.has_outer()) add_finish(facts, schedule, limits, finish);
   Prediction out =
-      predict_tiles(facts, schedule, program, stage, estimate, work.partial_bytes, limits);
+      predict_tiles(facts, schedule, program, work, stage, estimate, finish.partial_bytes, limits);
   if (facts.has_outer()) {
-    out.second_stage_us = second_kernel_time(work.partial_bytes, limits);
+    out.second_stage_us = second_kernel_time(finish.partial_bytes, limits);
     out.total_us += out.second_stage_us;
   }
   return out;
