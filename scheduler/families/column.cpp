@@ -128,7 +128,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_stage(const SegmentFacts& fac
                                                          const Stage& stage,
                                                          const DeviceLimits& limits) {
   if (auto rejection = check_schedule(facts, schedule, limits))
-    return tl::make_unexpected(with_tensor(*rejection, facts, schedule));
+    return tl::make_unexpected(with_tensor(std::move(*rejection), facts, schedule));
   const program::Fold fold = fold_of(schedule);
   ResourceEstimate estimate;
   estimate.threads = schedule.threads_per_block();
@@ -298,7 +298,7 @@ Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits) {
   const auto consider = [&](const Schedule& schedule) {
     auto estimate = estimate_stage(facts, schedule, stage, limits);
     if (!estimate) {
-      nearest = estimate.error();
+      nearest = std::move(estimate.error());
       return;
     }
     if (estimate->registers > estimate->register_cap) return;
@@ -318,17 +318,24 @@ Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits) {
       if (static_cast<double>(across * width * facts.widest_tile_bytes) < kSectorBytes) continue;
       for (int64_t slots = kFewestSlots; slots <= kMostSlots; slots *= 2) {
         if (slots > kFewestSlots && offered_rows(facts, slots * across, across) < slots) break;
+        const Schedule shape{.family = std::string(kName),
+                             .parameters = ColumnParameters{},
+                             .threads_per_row = across,
+                             .rows_per_block = slots,
+                             .vector_width = width,
+                             .unroll = 1,
+                             .min_blocks_per_sm = 1,
+                             .read_priority = priority};
+        // A block of too many threads stays illegal however it is varied.
+        if (auto rejection = check_schedule(facts, shape, limits)) {
+          nearest = with_tensor(std::move(*rejection), facts, shape);
+          continue;
+        }
         for (int64_t unroll = 1; unroll <= kMostUnroll; unroll *= 2) {
           // If one iteration loads all rows, a larger unroll has nothing to load.
           if (unroll > 1 && slots * unroll / 2 >= facts.space.rows) break;
-          Schedule schedule{.family = std::string(kName),
-                            .parameters = ColumnParameters{},
-                            .threads_per_row = across,
-                            .rows_per_block = slots,
-                            .vector_width = width,
-                            .unroll = unroll,
-                            .min_blocks_per_sm = 1,
-                            .read_priority = priority};
+          Schedule schedule = shape;
+          schedule.unroll = unroll;
           consider(schedule);
           // Distribute rows to several blocks if the strips of columns leave SMs idle: to those of
           // a cluster, which finish, or to more, which leave partial results.
