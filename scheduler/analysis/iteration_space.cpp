@@ -492,6 +492,7 @@ int64_t ContractedSpace::contracted() const {
 
 std::vector<int64_t> IterationSpace::loop_sizes() const {
   std::vector<int64_t> out;
+  out.reserve(dimensions.size() + (contraction ? contraction->sizes.size() : 0));
   for (const Dimension& dimension : dimensions) out.push_back(dimension.size);
   if (contraction) out.insert(out.end(), contraction->sizes.begin(), contraction->sizes.end());
   return out;

@@ -25,12 +25,11 @@ double bytes_needed_in_flight(const Schedule& schedule, const DeviceLimits& limi
 }
 
 /// Factor on the memory time of pipelines with too few or too many bytes in flight.
-double depth_penalty(const SegmentFacts& facts, const Schedule& schedule,
-                     const ResourceEstimate& estimate, const DeviceLimits& limits) {
+double depth_penalty(int64_t row_bytes, const Schedule& schedule, const ResourceEstimate& estimate,
+                     const DeviceLimits& limits) {
   const CostConstants& constants = limits.cost;
   const int64_t held_rows = schedule.rows_per_block * schedule.rows_per_iteration();
-  const auto in_flight = static_cast<double>(pipeline_row_bytes(facts, schedule) *
-                                             (schedule.pipeline_stages() - held_rows));
+  const auto in_flight = static_cast<double>(row_bytes * (schedule.pipeline_stages() - held_rows));
   const double needed =
       bytes_needed_in_flight(schedule, limits, constants.pipeline_bytes_in_flight);
   const double starved = std::max(0.0, 1.0 - in_flight / needed);
@@ -41,12 +40,11 @@ double depth_penalty(const SegmentFacts& facts, const Schedule& schedule,
 }
 
 /// Microseconds that a group waits for its first row.
-double fill_time(const SegmentFacts& facts, const Schedule& schedule, double bytes_read,
+double fill_time(int64_t row_bytes, const Schedule& schedule, double bytes_read,
                  double bytes_written, const DeviceLimits& limits) {
   const CostConstants& constants = limits.cost;
   const auto pipeline_bytes =
-      static_cast<double>(pipeline_row_bytes(facts, schedule) * schedule.pipeline_stages() *
-                          schedule.persistent_blocks);
+      static_cast<double>(row_bytes * schedule.pipeline_stages() * schedule.persistent_blocks);
   return constants.pipeline_fill_share * std::min(bytes_read, pipeline_bytes) /
          mixed_bandwidth(limits, bytes_read, bytes_written);
 }
@@ -186,7 +184,8 @@ Prediction predict_pipeline(const SegmentFacts& facts, const Schedule& schedule,
   // with the memory share of gradients they are predicted too fast
   // (docs/experiments/constants_choices.md).
   const double share = accumulates_columns(facts) ? constants.pipeline_memory_share : 1.0;
-  out.memory_us *= share * depth_penalty(facts, schedule, estimate, limits);
+  const int64_t row_bytes = pipeline_row_bytes(facts, schedule);
+  out.memory_us *= share * depth_penalty(row_bytes, schedule, estimate, limits);
   out.l2_us *= share;
   const double warps = static_cast<double>(estimate.threads * estimate.blocks_per_sm) / kWarp;
   out.issue_us *=
@@ -203,7 +202,7 @@ Prediction predict_pipeline(const SegmentFacts& facts, const Schedule& schedule,
                  (pipeline.exchange_ns + pipeline.own_ns) * pipeline.register_limit, constants);
   const double together = overlapped_time(throughput, chain_us, constants);
   out.block_latency_us = iteration_ns * pipeline.register_limit / 1000.0;
-  const double fill = fill_time(facts, schedule, work.bytes_read, work.bytes_written, limits);
+  const double fill = fill_time(row_bytes, schedule, work.bytes_read, work.bytes_written, limits);
   out.exposed_us = fill + together - throughput;
   out.total_us = out.launch_us + throughput + out.exposed_us + out.spill_us + out.second_stage_us;
   return out;
@@ -214,8 +213,9 @@ double least_with_row_unroll(const SegmentFacts& facts, const ProposedSchedule& 
                              const DeviceLimits& limits) {
   const CostConstants& constants = limits.cost;
   const Prediction& alone = pipeline.predicted;
+  const int64_t row_bytes = pipeline_row_bytes(facts, pipeline.schedule);
   const double memory_us =
-      alone.memory_us / depth_penalty(facts, pipeline.schedule, pipeline.estimate, limits);
+      alone.memory_us / depth_penalty(row_bytes, pipeline.schedule, pipeline.estimate, limits);
   Schedule schedule = pipeline.schedule;
   auto& own = std::get<WarpSpecialisedParameters>(schedule.parameters);
   own.rows_per_iteration = rows;
@@ -229,9 +229,9 @@ double least_with_row_unroll(const SegmentFacts& facts, const ProposedSchedule& 
     ResourceEstimate estimate = pipeline.estimate;
     estimate.bytes_in_flight_per_sm = bytes_in_flight(facts, schedule, estimate);
     const double throughput_us =
-        std::max({memory_us * depth_penalty(facts, schedule, estimate, limits), alone.issue_us,
+        std::max({memory_us * depth_penalty(row_bytes, schedule, estimate, limits), alone.issue_us,
                   alone.special_us, alone.shared_us});
-    const double fill_us = fill_time(facts, schedule, static_cast<double>(facts.bytes_read),
+    const double fill_us = fill_time(row_bytes, schedule, static_cast<double>(facts.bytes_read),
                                      static_cast<double>(facts.bytes_written), limits);
     least_us = std::min(least_us, overlapped_time(throughput_us, chain_us, constants) + fill_us);
   }

@@ -1,7 +1,9 @@
 #include "scheduler/families/warp_specialised.h"
 
 #include <algorithm>
+#include <boost/container/static_vector.hpp>
 #include <cmath>
+#include <iterator>
 #include <set>
 #include <span>
 
@@ -208,7 +210,9 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
   if (schedule.row_access != RowAccess::kAligned) {
     return rejected("rows in the pipeline are aligned", 0, 0, "", "use row_access aligned");
   }
-  for (const ValueId value : pipeline_inputs(facts)) {
+  for (const TensorAccess& access : facts.space.inputs) {
+    const ValueId value = access.value;
+    if (!facts.is_full(value)) continue;
     const int64_t bytes =
         columns_per_block(facts, schedule) * bytes_of(facts.fusion.values[value].type);
     if (bytes % kCopyBytes == 0) continue;
@@ -271,14 +275,16 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
   return estimate;
 }
 
+using StageCounts = boost::container::static_vector<int64_t, std::size(kStageCounts)>;
+
 /// Numbers of stages to try in `shared_bytes` bytes of shared memory. Empty: not even two fit.
-std::vector<int64_t> stage_counts(const SegmentFacts& facts, const Schedule& schedule,
-                                  int64_t shared_bytes) {
+StageCounts stage_counts(const SegmentFacts& facts, const Schedule& schedule,
+                         int64_t shared_bytes) {
   const int64_t round = schedule.rows_per_block * schedule.rows_per_iteration();
   const int64_t row = pipeline_row_bytes(facts, schedule);
   const int64_t most =
       std::min(shared_bytes / (row + 2 * kBytesPerMbarrier), most_stages(schedule)) / round * round;
-  std::vector<int64_t> counts;
+  StageCounts counts;
   if (schedule.rows_per_iteration() > 1) {
     for (const int64_t slots : kUnrolledSlotCounts) {
       if (slots * round <= most) counts.push_back(slots * round);
@@ -486,7 +492,7 @@ class PipelineSearch {
     WarpSpecialisedParameters& own = parameters_of(schedule);
     own.pipeline_stages = 0;
     const int64_t beside_pipeline = pipeline_shared_bytes(facts_, schedule, needs.beside);
-    const std::vector<int64_t> counts = stage_counts(facts_, schedule, budget - beside_pipeline);
+    const StageCounts counts = stage_counts(facts_, schedule, budget - beside_pipeline);
     if (counts.empty()) {
       nearest_ = rejected("shared memory holds too few rows for a pipeline", 0, 2, "stages",
                           "the multi_wave family holds them in registers");
