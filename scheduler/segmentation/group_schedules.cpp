@@ -11,8 +11,8 @@ namespace sinter {
 namespace {
 
 Result<ScheduledSegment> schedule(SegmentFacts facts, const DeviceLimits& limits,
-                                  const PlanOptions& options) {
-  auto segment = schedule_segment(std::move(facts), limits, options);
+                                  const PlanOptions& options, FinishKernels& finishes) {
+  auto segment = schedule_segment(std::move(facts), limits, options, &finishes);
   if (!segment) return segment;
   for (KernelPlan& kernel : segment->kernels) {
     std::vector<ProposedSchedule>& all = kernel.candidates;
@@ -56,7 +56,7 @@ ScheduledGroup& GroupSchedules::of(const std::vector<NodeId>& nodes, WorkGraph::
   } else {
     facts = analyse(std::move(fusion));
   }
-  auto segment = facts ? schedule(std::move(*facts), limits_, options_)
+  auto segment = facts ? schedule(std::move(*facts), limits_, options_, finishes_)
                        : fail(unsupported(graph_.extract(nodes, views).fusion, {facts.error()},
                                           "no family can walk a segment"));
   auto made = std::make_unique<ScheduledGroup>(

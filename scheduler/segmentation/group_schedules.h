@@ -85,6 +85,7 @@ class GroupSchedules {
   const WorkGraph& graph_;
   const DeviceLimits& limits_;
   const PlanOptions& options_;
+  FinishKernels finishes_{1 + kKeptCandidates};
   ByNodes<ScheduledGroup*> known_;
   std::unordered_multimap<uint64_t, Made> made_;         ///< By structural hash.
   std::unordered_map<uint64_t, ScheduledGroup*> alike_;  ///< By GroupVerdict::structure.

@@ -286,7 +286,7 @@ double ScheduledSegment::predicted_us() const {
 }
 
 Result<ScheduledSegment> schedule_segment(SegmentFacts facts, const DeviceLimits& limits,
-                                          const PlanOptions& options) {
+                                          const PlanOptions& options, FinishKernels* finishes) {
   ScheduledSegment out;
   KernelPlan kernel{.facts = std::move(facts), .in_plan = {}, .candidates = {}};
   const Result<void> offered = offer_schedules(kernel, out.rejections, limits, options);
@@ -303,7 +303,8 @@ Result<ScheduledSegment> schedule_segment(SegmentFacts facts, const DeviceLimits
   }
   out.decisions.push_back(persistence_decision(kernel.facts));
   out.decisions.push_back(schedule_decision(kernel, out.rejections));
-  auto finish = finish_segment(kernel.facts, kernel.chosen().schedule, limits, options.families);
+  auto finish =
+      finish_segment(kernel.facts, kernel.chosen().schedule, limits, options.families, finishes);
   if (!finish) return fail(finish.error());
   out.kernels.push_back(std::move(kernel));
   add_finish(std::move(*finish), out);
@@ -356,8 +357,30 @@ bool is_finish_decision(const Decision& decision) {
   return decision.question == kWhichFinishes || decision.question == kWhatFinishes;
 }
 
+const FinishKernels::Entry* FinishKernels::find(const Fusion& graph, bool starts_early) const {
+  for (auto [it, last] = known_.equal_range(structural_hash(graph)); it != last; ++it) {
+    const Entry& entry = it->second;
+    if (entry.starts_early == starts_early && structurally_equal(entry.kernel.facts.fusion, graph))
+      return &entry;
+  }
+  return nullptr;
+}
+
+void FinishKernels::add(const KernelPlan& kernel, bool starts_early, const Decision& decision) {
+  const auto best =
+      std::span(kernel.candidates).first(std::min(most_candidates_, kernel.candidates.size()));
+  known_.emplace(structural_hash(kernel.facts.fusion),
+                 Entry{.kernel = {.facts = kernel.facts,
+                                  .in_plan = {},
+                                  .candidates = {best.begin(), best.end()},
+                                  .finishes = true},
+                       .starts_early = starts_early,
+                       .decision = decision});
+}
+
 Result<FinishPlan> finish_segment(const SegmentFacts& facts, const Schedule& schedule,
-                                  const DeviceLimits& limits, const FamilySet& families) {
+                                  const DeviceLimits& limits, const FamilySet& families,
+                                  FinishKernels* finishes) {
   FinishPlan out;
   if (is_library_call(families, schedule.family)) {
     const LibraryMatmul call = find_family(families, schedule.family)->call(facts, schedule);
@@ -390,14 +413,22 @@ Result<FinishPlan> finish_segment(const SegmentFacts& facts, const Schedule& sch
   Subgraph finish = finish_of(facts, rows);
   if (finish.fusion.outputs.empty()) return out;  // The outputs have no elements.
   out.decisions.push_back(finish_decision(facts, schedule, limits, families));
+  const bool starts_early = schedule.dependent_launch == DependentLaunch::kTrigger;
+  if (finishes != nullptr) {
+    if (const auto* known = finishes->find(finish.fusion, starts_early)) {
+      out.kernel = known->kernel;
+      out.kernel->facts.fusion = std::move(finish.fusion);
+      out.kernel->in_plan = std::move(finish.in_plan);
+      out.decisions.push_back(known->decision);
+      return out;
+    }
+  }
   auto finish_facts = analyse(std::move(finish.fusion));
   if (!finish_facts)
     return fail(unsupported(facts.fusion, {finish_facts.error()},
                             "the partial results cannot be finished"));
-  KernelPlan kernel{.facts = std::move(*finish_facts),
-                    .in_plan = std::move(finish.in_plan),
-                    .candidates = {},
-                    .finishes = true};
+  KernelPlan kernel{
+      .facts = std::move(*finish_facts), .in_plan = {}, .candidates = {}, .finishes = true};
   std::vector<Rejection> rejections;
   for (const Family& family : families) {
     if (family.writes_partials && kernel.facts.has_outer()) continue;
@@ -414,12 +445,14 @@ Result<FinishPlan> finish_segment(const SegmentFacts& facts, const Schedule& sch
     return fail(unsupported(kernel.facts.fusion, rejections,
                             "no schedule family finishes the partial results"));
   }
-  if (schedule.dependent_launch == DependentLaunch::kTrigger) start_early(kernel, limits, families);
+  if (starts_early) start_early(kernel, limits, families);
   rank_schedules(kernel.candidates, families);
   Decision decision = schedule_decision(kernel, rejections);
   decision.question = kWhichFinishes;
+  if (finishes != nullptr) finishes->add(kernel, starts_early, decision);
   out.decisions.push_back(std::move(decision));
   out.kernel = std::move(kernel);
+  out.kernel->in_plan = std::move(finish.in_plan);
   return out;
 }
 

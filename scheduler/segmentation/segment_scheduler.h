@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "scheduler/plan/plan.h"
@@ -19,10 +21,34 @@ struct ScheduledSegment {
   [[nodiscard]] double predicted_us() const;
 };
 
-/// Chooses the kernels of a segment. Errors: Unsupported (no family takes it), ResourceExhausted (a
-/// pinned schedule that does not fit), InvalidArgument (options).
+/// Kernels that finish partial results, by their graphs. Groups of a graph leave the same partial
+/// results many times, for they share reductions.
+class FinishKernels {
+ public:
+  /// A kernel without KernelPlan::in_plan, and how its schedule was chosen.
+  struct Entry {
+    KernelPlan kernel;
+    bool starts_early = false;  ///< While the kernel before it still runs.
+    Decision decision;
+  };
+  /// `most_candidates`: those that each kernel keeps.
+  explicit FinishKernels(size_t most_candidates) : most_candidates_(most_candidates) {}
+
+  /// Null if none was added. Names may differ.
+  [[nodiscard]] const Entry* find(const Fusion& graph, bool starts_early) const;
+  void add(const KernelPlan& kernel, bool starts_early, const Decision& decision);
+
+ private:
+  size_t most_candidates_;
+  std::unordered_multimap<uint64_t, Entry> known_;  ///< By structural hash.
+};
+
+/// Chooses the kernels of a segment. `finishes`: those known, to which it adds. Errors: Unsupported
+/// (no family takes it), ResourceExhausted (a pinned schedule that does not fit), InvalidArgument
+/// (options).
 Result<ScheduledSegment> schedule_segment(SegmentFacts facts, const DeviceLimits& limits,
-                                          const PlanOptions& options);
+                                          const PlanOptions& options,
+                                          FinishKernels* finishes = nullptr);
 
 /// The kernels of a segment with the schedules of `model`, which are the kernels of a segment with
 /// the same graph at other sizes: one kernel; rows and columns; parts of rows; or one kernel and
@@ -42,7 +68,8 @@ struct FinishPlan {
 /// Plans the finish of a segment run by `schedule`; empty if it leaves no partial results. Ids are
 /// those of `facts`. Errors: as schedule_segment().
 Result<FinishPlan> finish_segment(const SegmentFacts& facts, const Schedule& schedule,
-                                  const DeviceLimits& limits, const FamilySet& families);
+                                  const DeviceLimits& limits, const FamilySet& families,
+                                  FinishKernels* finishes = nullptr);
 
 /// True for decisions made by finish_segment().
 bool is_finish_decision(const Decision& decision);

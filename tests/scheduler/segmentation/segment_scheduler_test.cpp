@@ -101,4 +101,30 @@ TEST(SegmentSchedulerTest, OnlyPartialResultsAreFinished) {
     EXPECT_TRUE(is_finish_decision(decision));
 }
 
+TEST(SegmentSchedulerTest, KnownFinishesAreNotPlannedAgain) {
+  constexpr size_t kMost = 3;
+  FinishKernels finishes(kMost);
+  const SegmentFacts gradient = canned_facts("layer_norm_backward", 8192, 4096);
+  const ScheduledSegment alone = scheduled(gradient);
+  ASSERT_THAT(alone.kernels, SizeIs(2));
+  const KernelPlan& finish = alone.kernels[KernelId{1}];
+  const bool starts_early =
+      alone.kernels[KernelId{0}].chosen().schedule.dependent_launch == DependentLaunch::kTrigger;
+  EXPECT_EQ(finishes.find(finish.facts.fusion, starts_early), nullptr);
+  for (const bool is_known : {false, true}) {
+    const ScheduledSegment again = schedule_segment(gradient, kLimits, {}, &finishes).value();
+    EXPECT_NE(finishes.find(finish.facts.fusion, starts_early), nullptr);
+    EXPECT_EQ(finishes.find(finish.facts.fusion, !starts_early), nullptr);
+    EXPECT_EQ(again.workspace, alone.workspace);
+    EXPECT_EQ(again.decisions, alone.decisions);
+    ASSERT_THAT(again.kernels, SizeIs(2));
+    const KernelPlan& kernel = again.kernels[KernelId{1}];
+    EXPECT_EQ(kernel.in_plan, finish.in_plan);
+    EXPECT_EQ(kernel.facts.fusion, finish.facts.fusion);
+    EXPECT_TRUE(kernel.finishes);
+    EXPECT_EQ(kernel.chosen(), finish.chosen());
+    EXPECT_EQ(kernel.candidates.size(), is_known ? kMost : finish.candidates.size());
+  }
+}
+
 }  // namespace sinter::segment_scheduler_test
