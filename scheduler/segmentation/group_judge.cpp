@@ -169,9 +169,12 @@ GroupVerdict& GroupJudge::judge_anew(std::span<const NodeId> group) {
     return found->second;
   }
   ++counts_.analysed;
-  GroupVerdict verdict = analysed(group, graph_.extract_graph(group, WorkGraph::LeafViews::kOps),
-                                  WorkGraph::LeafViews::kOps);
-  if (!verdict.legal) {
+  Fusion graph = graph_.extract_graph(group, WorkGraph::LeafViews::kOps);
+  // Leaves have no other shape where nothing is reshaped.
+  const bool reshapes = std::ranges::any_of(
+      graph.ops, [](const Op& op) { return std::holds_alternative<ReshapeOp>(op.kind); });
+  GroupVerdict verdict = analysed(group, std::move(graph), WorkGraph::LeafViews::kOps);
+  if (!verdict.legal && reshapes) {
     Subgraph reshaped_graph = graph_.extract(group, WorkGraph::LeafViews::kInputs);
     if (!overwrites_a_view(reshaped_graph)) {
       GroupVerdict reshaped =
