@@ -216,7 +216,7 @@ class Distribution {
   /// The values that a stage's results need, each once.
   class Needed {
    public:
-    explicit Needed(size_t values) : has_(values) {}
+    explicit Needed(size_t values) : has_(values) { values_.reserve(values); }
     /// True if the value was not in the set.
     bool insert(ValueId value) {
       if (has_[value] != 0) return false;
@@ -289,6 +289,7 @@ class Distribution {
 
   /// Loads and evaluates what the stage's results need.
   void finish_stage(Stage& stage, int s, const std::vector<ValueId>& needed) {
+    stage.computed.reserve(needed.size());
     for (const ValueId value : needed) {
       if (available(value, s) || facts_.is_contracted(value)) continue;
       if (facts_.is_read(value)) {

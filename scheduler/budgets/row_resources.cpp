@@ -96,13 +96,13 @@ ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedul
   return estimate;
 }
 
-std::vector<int64_t> occupancies(const SegmentFacts& facts, const Schedule& schedule,
-                                 const RowNeeds& needs, const DeviceLimits& limits) {
+Occupancies occupancies(const SegmentFacts& facts, const Schedule& schedule, const RowNeeds& needs,
+                        const DeviceLimits& limits) {
   const int64_t registers =
       std::min(needs.registers - needs.prefetched_registers, limits.registers_per_thread);
   const int64_t shared = needs.shared_bytes;
   const int64_t threads = schedule.threads_per_block();
-  std::vector<int64_t> out;
+  Occupancies out;
   out.push_back(std::max<int64_t>(1, resident_blocks(limits, threads, registers, shared)));
   if (keeps_in_registers(schedule) &&
       batch_count(facts, schedule) * schedule.vector_width > kPrefetchedElements)

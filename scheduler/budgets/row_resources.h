@@ -1,6 +1,6 @@
 #pragma once
 
-#include <vector>
+#include <boost/container/static_vector.hpp>
 
 #include "scheduler/analysis/stages.h"
 #include "scheduler/budgets/device_limits.h"
@@ -39,9 +39,10 @@ ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedul
 /// offered. With more, ptxas 13.0 spills on sm_90a (docs/experiments/constants_cost.md).
 inline constexpr int64_t kPrefetchedElements = 32;
 
+using Occupancies = boost::container::static_vector<int64_t, 3>;
 /// Values of min_blocks_per_sm to try: what the estimated registers and shared memory allow, and
 /// one and two more while the compiler can reduce the registers that far.
-std::vector<int64_t> occupancies(const SegmentFacts& facts, const Schedule& schedule,
-                                 const RowNeeds& needs, const DeviceLimits& limits);
+Occupancies occupancies(const SegmentFacts& facts, const Schedule& schedule, const RowNeeds& needs,
+                        const DeviceLimits& limits);
 
 }  // namespace sinter

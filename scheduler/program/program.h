@@ -12,6 +12,7 @@
 // axes whose `is_launched` is true.
 
 #include <array>
+#include <boost/container/small_vector.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -37,7 +38,7 @@ struct StepTag {
 using AxisId = Id<AxisTag>;
 using TileId = Id<TileTag>;
 using StepId = Id<StepTag>;
-using Steps = std::vector<StepId>;
+using Steps = boost::container::small_vector<StepId, 3>;
 
 /// A group of loops that is walked as one: loops of the segment's space that follow each other,
 /// where the contracted loops follow those of the space.

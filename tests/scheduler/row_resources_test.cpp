@@ -94,7 +94,7 @@ TEST(RowResourcesTest, OccupanciesStartWithWhatFits) {
   const SegmentFacts facts = scaled(8192, 8192);
   const Schedule schedule = looped(4);
   const RowNeeds needs = row_needs(facts, schedule, distribute(facts, {}));
-  const std::vector<int64_t> tried = occupancies(facts, schedule, needs, kLimits);
+  const Occupancies tried = occupancies(facts, schedule, needs, kLimits);
   ASSERT_FALSE(tried.empty());
   EXPECT_LE(tried.size(), 3U);
   EXPECT_EQ(tried.front(), resident_blocks(kLimits, 128, needs.registers, needs.shared_bytes));
