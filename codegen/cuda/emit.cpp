@@ -23,8 +23,10 @@ void order_launches(kir::Kernel& kernel, DependentLaunch overlap) {
   const auto first = [&](kir::StmtKind kind) {
     kernel.body.insert(kernel.body.begin(), kernel.stmts.push_back({std::move(kind)}));
   };
-  if (overlap == DependentLaunch::kTrigger) first(kir::LaunchDependents{});
-  if (overlap == DependentLaunch::kWait) first(kir::WaitForPrevious{});
+  // Of kPreload the lowering has the wait.
+  const bool triggers = overlap == DependentLaunch::kTrigger || overlap == DependentLaunch::kRelay;
+  if (triggers) first(kir::LaunchDependents{});
+  if (waits(overlap) && overlap != DependentLaunch::kPreload) first(kir::WaitForPrevious{});
 }
 
 /// The lowering of a built-in family. The scheduler, one layer down, registers the families without

@@ -90,7 +90,8 @@ struct Buffer {
   /// The tensors of a table, at most `tensors`; all have the alignment.
   std::vector<ValueId> values{};
   int64_t offset = -1;  ///< Byte offset of a shared buffer; -1 until place_shared_buffers has run.
-  /// A global buffer that the previous kernel does not write: it may be read before WaitForPrevious.
+  /// A global buffer that the previous kernel does not write: it may be read before
+  /// WaitForPrevious.
   bool is_constant = false;
   [[nodiscard]] bool is_table() const { return tensors > 0; }
   friend bool operator==(const Buffer&, const Buffer&) = default;
@@ -446,8 +447,8 @@ struct LaunchDependents {
   friend bool operator==(const LaunchDependents&, const LaunchDependents&) = default;
 };
 /// Waits until the previous kernel on the stream has ended and its writes are visible. Appears at
-/// most once, and not in a loop or condition. Before it nothing may be written, and nothing read but
-/// constant buffers. A kernel with this statement may be launched early.
+/// most once, and not in a loop or condition. Before it nothing may be written, and nothing read
+/// but constant buffers. A kernel with this statement may be launched early.
 struct WaitForPrevious {
   friend bool operator==(const WaitForPrevious&, const WaitForPrevious&) = default;
 };

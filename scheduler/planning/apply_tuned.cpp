@@ -48,6 +48,8 @@ Result<ProposedSchedule> candidate_of(const KernelPlan& kernel, const TunedSched
   const DependentLaunch planned = kernel.chosen().schedule.dependent_launch;
   if (waits(planned)) start_early(pinned, limits, options.families);
   if (planned == DependentLaunch::kPreload) load_before_waiting(pinned);
+  if (planned == DependentLaunch::kTrigger || planned == DependentLaunch::kRelay)
+    let_next_start(pinned, limits, options.families);
   return pinned.chosen();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "fusion_ir/pipeline.h"
@@ -122,26 +123,32 @@ Result<void> plan_kernels(Plan& plan, const PlanOptions& options) {
 /// behind another kernel. What a call leaves on the stream is not known; it need not be a kernel.
 /// Kernels that are the same as another one start as that one does.
 void order_launches(Plan& plan, const FamilySet& families) {
-  bool is_behind_kernel = false;
+  const auto first_alike = [&](KernelId id) { return plan.kernels[id].same_as.value_or(id); };
+  std::optional<KernelId> before;
+  std::set<KernelId> before_loads;  // Kernels in front of those that load before they wait.
   for (const PlanStep& step : plan.steps()) {
     const auto* id = std::get_if<KernelId>(&step);
-    const bool is_behind = std::exchange(is_behind_kernel, id != nullptr);
+    const std::optional<KernelId> previous =
+        std::exchange(before, id == nullptr ? std::nullopt : std::optional(*id));
     if (id == nullptr) continue;
-    KernelPlan& kernel = plan.kernels[*id];
-    if (kernel.same_as) {
-      kernel.candidates = {plan.kernels[*kernel.same_as].chosen()};
-      continue;
+    KernelPlan& kernel = plan.kernels[first_alike(*id)];
+    if (first_alike(*id) == *id) {
+      if (previous) start_early(kernel, plan.limits, families);
+      if (previous && plan.has_constant_columns(*id)) load_before_waiting(kernel);
+      // Segments were compared as kernels behind others.
+      for (ProposedSchedule& candidate : kernel.candidates) {
+        if (!plan.is_segmented || waits(candidate.schedule.dependent_launch)) continue;
+        const Family* family = find_family(families, candidate.schedule.family);
+        candidate.predicted =
+            family->predict(kernel.facts, candidate.schedule, candidate.estimate, plan.limits);
+      }
     }
-    if (is_behind) start_early(kernel, plan.limits, families);
-    if (is_behind && plan.has_constant_columns(*id)) load_before_waiting(kernel);
-    if (!plan.is_segmented) continue;
-    // Segments were compared as kernels behind others.
-    for (ProposedSchedule& candidate : kernel.candidates) {
-      if (waits(candidate.schedule.dependent_launch)) continue;
-      const Family* family = find_family(families, candidate.schedule.family);
-      candidate.predicted =
-          family->predict(kernel.facts, candidate.schedule, candidate.estimate, plan.limits);
-    }
+    const bool preloads = kernel.chosen().schedule.dependent_launch == DependentLaunch::kPreload;
+    if (previous && preloads) before_loads.insert(first_alike(*previous));
+  }
+  for (const KernelId id : before_loads) let_next_start(plan.kernels[id], plan.limits, families);
+  for (KernelPlan& kernel : plan.kernels) {
+    if (kernel.same_as) kernel.candidates = {plan.kernels[*kernel.same_as].chosen()};
   }
 }
 

@@ -27,7 +27,8 @@ constexpr std::array kRowAccesses = {RowAccess::kAligned, RowAccess::kUnaligned,
                                      RowAccess::kScalar};
 
 constexpr std::array kDependentLaunches = {DependentLaunch::kNone, DependentLaunch::kTrigger,
-                                           DependentLaunch::kWait, DependentLaunch::kPreload};
+                                           DependentLaunch::kWait, DependentLaunch::kPreload,
+                                           DependentLaunch::kRelay};
 
 constexpr std::array kFinishes = {Finish::kKernel, Finish::kLastBlock};
 
@@ -455,6 +456,8 @@ std::string_view text_of(DependentLaunch launch) {
       return "wait";
     case DependentLaunch::kPreload:
       return "preload";
+    case DependentLaunch::kRelay:
+      return "relay";
   }
   unreachable();
 }

@@ -36,8 +36,9 @@ std::string_view text_of(ReadPriority priority);
 
 /// Programmatic dependent launch: whether a kernel overlaps with its neighbour in the stream. Legal
 /// where DeviceLimits::has_dependent_launch, for every schedule without a last-block finish. The
-/// plan sets it: kernels behind others wait, and kernels whose partial results a second kernel
-/// combines trigger. It costs nothing where the neighbour does not take part.
+/// plan sets it: kernels behind others wait, and kernels trigger whose partial results a second
+/// kernel combines, or before one that loads before it waits. It costs nothing where the neighbour
+/// does not take part.
 enum class DependentLaunch : uint8_t {
   kNone,
   kTrigger,  ///< Lets the next kernel start as soon as all blocks of this one have started.
@@ -45,13 +46,15 @@ enum class DependentLaunch : uint8_t {
   /// The same, but the first loads of a contraction's columns, which the plan does not write, start
   /// before it waits. Only of schedules with slice_warps.
   kPreload,
+  kRelay,  ///< As kWait; then it lets the next kernel start, which loads before it waits.
 };
 
 std::string_view text_of(DependentLaunch launch);
 
 /// True for kernels that start early, and wait for the end of the previous one.
 constexpr bool waits(DependentLaunch launch) {
-  return launch == DependentLaunch::kWait || launch == DependentLaunch::kPreload;
+  return launch == DependentLaunch::kWait || launch == DependentLaunch::kPreload ||
+         launch == DependentLaunch::kRelay;
 }
 
 /// How the partial results of column reductions, a row for every block or cluster, are combined.

@@ -336,17 +336,39 @@ void drop_overwriting(const SegmentFacts& facts, const Family& family, const Dev
 
 }  // namespace
 
-void start_early(KernelPlan& kernel, const DeviceLimits& limits, const FamilySet& families) {
+namespace {
+
+/// The schedules of a kernel that take part in a dependent launch as the plan says.
+std::vector<ProposedSchedule*> with_dependent_launch(KernelPlan& kernel, const DeviceLimits& limits,
+                                                     const FamilySet& families) {
+  std::vector<ProposedSchedule*> out;
   // Kernels of lists are compiled once for all lists of a plan, the first one among them.
-  if (!limits.has_dependent_launch || kernel.facts.list) return;
+  if (!limits.has_dependent_launch || kernel.facts.list) return out;
   for (ProposedSchedule& candidate : kernel.candidates) {
-    Schedule& schedule = candidate.schedule;
-    if (schedule.dependent_launch == DependentLaunch::kTrigger ||
-        schedule.finish == Finish::kLastBlock || is_library_call(families, schedule.family))
-      continue;
+    const Schedule& schedule = candidate.schedule;
+    if (schedule.dependent_launch != DependentLaunch::kTrigger &&
+        schedule.finish != Finish::kLastBlock && !is_library_call(families, schedule.family))
+      out.push_back(&candidate);
+  }
+  return out;
+}
+
+}  // namespace
+
+void start_early(KernelPlan& kernel, const DeviceLimits& limits, const FamilySet& families) {
+  for (ProposedSchedule* const candidate : with_dependent_launch(kernel, limits, families)) {
+    Schedule& schedule = candidate->schedule;
     schedule.dependent_launch = DependentLaunch::kWait;
-    candidate.predicted = find_family(families, schedule.family)
-                              ->predict(kernel.facts, schedule, candidate.estimate, limits);
+    candidate->predicted = find_family(families, schedule.family)
+                               ->predict(kernel.facts, schedule, candidate->estimate, limits);
+  }
+}
+
+void let_next_start(KernelPlan& kernel, const DeviceLimits& limits, const FamilySet& families) {
+  for (ProposedSchedule* const candidate : with_dependent_launch(kernel, limits, families)) {
+    DependentLaunch& launch = candidate->schedule.dependent_launch;
+    if (launch == DependentLaunch::kNone) launch = DependentLaunch::kTrigger;
+    if (launch == DependentLaunch::kWait) launch = DependentLaunch::kRelay;
   }
 }
 

@@ -49,6 +49,10 @@ void start_early(KernelPlan& kernel, const DeviceLimits& limits, const FamilySet
 /// where they can. Needs: no kernel of the plan writes these.
 void load_before_waiting(KernelPlan& kernel);
 
+/// Lets the kernel behind start as soon as all blocks of this one have: it loads before it waits.
+/// Candidates that start_early() leaves as they are stay so.
+void let_next_start(KernelPlan& kernel, const DeviceLimits& limits, const FamilySet& families);
+
 /// "multi_wave: 256 threads/row x 1 rows/block, vector 8, unroll 1, %v0 in register", for people.
 std::string summary_of(const Schedule& schedule);
 

@@ -46,6 +46,7 @@ TEST(EmitTest, DependentLaunchesStandBeforeEverythingElse) {
   };
   EXPECT_TRUE(std::holds_alternative<kir::LaunchDependents>(first_of(DependentLaunch::kTrigger)));
   EXPECT_TRUE(std::holds_alternative<kir::WaitForPrevious>(first_of(DependentLaunch::kWait)));
+  EXPECT_TRUE(std::holds_alternative<kir::WaitForPrevious>(first_of(DependentLaunch::kRelay)));
   const kir::StmtKind none = first_of(DependentLaunch::kNone);
   EXPECT_FALSE(std::holds_alternative<kir::LaunchDependents>(none));
   EXPECT_FALSE(std::holds_alternative<kir::WaitForPrevious>(none));
@@ -53,11 +54,11 @@ TEST(EmitTest, DependentLaunchesStandBeforeEverythingElse) {
 
 TEST(EmitTest, OnlyAKernelThatWaitsStartsEarly) {
   const SegmentFacts facts = canned_facts("softmax", 64, 512);
-  for (const DependentLaunch launch :
-       {DependentLaunch::kNone, DependentLaunch::kTrigger, DependentLaunch::kWait}) {
+  for (const DependentLaunch launch : {DependentLaunch::kNone, DependentLaunch::kTrigger,
+                                       DependentLaunch::kWait, DependentLaunch::kRelay}) {
     Schedule schedule = kRows;
     schedule.dependent_launch = launch;
-    EXPECT_EQ(emit(facts, schedule).value().starts_early, launch == DependentLaunch::kWait);
+    EXPECT_EQ(emit(facts, schedule).value().starts_early, waits(launch));
   }
 }
 

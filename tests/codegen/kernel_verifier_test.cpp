@@ -35,7 +35,8 @@ TEST(KernelVerifierTest, AcceptsARightKernel) {
 // What the previous kernel does not write may be read before the wait for it.
 TEST(KernelVerifierTest, OnlyConstantBuffersAreReadBeforeTheWait) {
   const auto violations = [](std::string_view constant, std::string_view before) {
-    return violations_of(parsed(fmt::format(R"(kernel @k threads 64 min_blocks 1 grid ceil(%p0 / 1) {{
+    return violations_of(
+        parsed(fmt::format(R"(kernel @k threads 64 min_blocks 1 grid ceil(%p0 / 1) {{
   param %p0 n : i64
   buffer %b0 w : f32 global read align 16{}
   buffer %b1 y : f32 global write align 16
@@ -46,8 +47,8 @@ TEST(KernelVerifierTest, OnlyConstantBuffersAreReadBeforeTheWait) {
   wait_for_previous
   store %b1[thread_index] = %r0[0, 0] width 1
 }})",
-                                            constant, before)),
-                         KernelStage::kLowered);
+                           constant, before)),
+        KernelStage::kLowered);
   };
   constexpr std::string_view kLoad = "%r0[0, 0] = load %b0[thread_index] width 1";
   EXPECT_EQ(violations(" constant", kLoad), "");

@@ -348,6 +348,6 @@ INSTANTIATE_TEST_SUITE_P(
                       Problem{"linear_column_sums", 20011, 1000, kColumnsInTurns},
                       Problem{"linear_tf32", 4000, 1024}, Problem{"linear", 7, 8200, kSlices},
                       Problem{"linear_cross_entropy", 2048, 8192}),
-                         [](const auto& param) { return text_of(param.param); });
+    [](const auto& param) { return text_of(param.param); });
 
 }  // namespace sinter::repeated_execution_test

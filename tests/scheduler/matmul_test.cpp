@@ -1099,6 +1099,10 @@ TEST(MatmulTest, ColumnsThatThePlanDoesNotWriteAreLoadedBeforeTheWait) {
     EXPECT_EQ(schedule.dependent_launch,
               computes_weights ? DependentLaunch::kWait : DependentLaunch::kPreload);
     EXPECT_THAT(plan_violations(*plan), IsEmpty());
+    if (!computes_weights) {
+      EXPECT_EQ(plan->kernels.front().chosen().schedule.dependent_launch,
+                DependentLaunch::kTrigger);
+    }
     schedule.dependent_launch = DependentLaunch::kPreload;
     EXPECT_EQ(plan_violations(*plan).empty(), !computes_weights);
   }

@@ -257,15 +257,13 @@ class ProgramBuilder {
                                                .accumulator = slice,
                                                .left = left,
                                                .right = right});
-    const program::StepId pipeline =
-        out_.steps.push_back(program::Pipeline{.loop = {.axis = k_, .step = own_.tile_depth},
-                                               .stages = own_.pipeline_stages,
-                                               .slice_warps = own_.slice_warps,
-                                               .loads_before_wait =
-                                                   schedule_.dependent_launch ==
-                                                   DependentLaunch::kPreload,
-                                               .copies = std::move(copies_),
-                                               .body = {contract}});
+    const program::StepId pipeline = out_.steps.push_back(program::Pipeline{
+        .loop = {.axis = k_, .step = own_.tile_depth},
+        .stages = own_.pipeline_stages,
+        .slice_warps = own_.slice_warps,
+        .loads_before_wait = schedule_.dependent_launch == DependentLaunch::kPreload,
+        .copies = std::move(copies_),
+        .body = {contract}});
     const program::StepId merge =
         out_.steps.push_back(program::Merge{.slice = slice, .through = slices, .fragment = sum});
     const program::StepId region = in_parts(program::Region{.tile = sum,

@@ -321,8 +321,8 @@ double slowdown_of_waves(double blocks, double beside, double in_flight,
 /// many bytes.
 Prediction predict_tiles(const SegmentFacts& facts, const Schedule& schedule,
                          const program::Program& program, const ProgramWork& work,
-                         const Stage& stage, const ResourceEstimate& estimate,
-                         double partial_bytes, const DeviceLimits& limits) {
+                         const Stage& stage, const ResourceEstimate& estimate, double partial_bytes,
+                         const DeviceLimits& limits) {
   const CostConstants& constants = limits.cost;
   const MatmulConstants& of_family = constants.matmul;
   const program::Traffic& traffic = work.traffic;
