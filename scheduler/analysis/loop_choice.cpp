@@ -36,7 +36,9 @@ class LoopChooser {
     } else if (auto rejection = choose_columns(walked, columns)) {
       return tl::make_unexpected(*rejection);
     }
-    if (const ValueId uniform = uniform_outer(columns); uniform.valid()) {
+    // Which operand of a contraction has the columns is settled.
+    const ValueId uniform = linked_.contraction ? ValueId{} : uniform_outer(columns);
+    if (uniform.valid()) {
       // The axes that such a reduction removes become the innermost loops, which makes it an inner
       // reduction.
       const std::vector<uint32_t>& removed = reduced_by_.at(uniform);

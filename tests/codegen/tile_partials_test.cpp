@@ -120,6 +120,34 @@ TEST(TilePartialsTest, SlicesReduceTheirColumns) {
   }
 }
 
+// Nothing but the product is reduced: which operand has the columns does not follow from inputs.
+TEST(TilePartialsTest, ProductsAloneKeepTheirColumns) {
+  for (const ProductSchedule& schedule :
+       {ProductSchedule{.rows = 64, .columns = 128, .row_warps = 2, .column_warps = 2},
+        {.rows = 128, .columns = 128, .row_warps = 8, .persistent_blocks = 2}}) {
+    const ProductExtents extents{.m = 75, .n = 100, .batches = 3};
+    const ScheduledKernel kernel(
+        parsed_fusion(fmt::format(R"(fusion @alone {{
+  %v0 x : bf16[{b}, {m}, {k}] = input
+  %v1 w : bf16[{b}, {n}, {k}] = input
+  %v2 y : f32[{b}, {m}, {n}] = contract.sum %v0, %v1 left(0, 1, 3) right(0, 2, 3) over(3)
+  %v3 s : f32[{n}] = reduce.sum %v2 over(0, 1)
+  return %v2, %v3
+}})",
+                                  fmt::arg("b", extents.batches), fmt::arg("m", extents.m),
+                                  fmt::arg("n", extents.n), fmt::arg("k", extents.k))),
+        schedule.schedule());
+    ASSERT_EQ(kernel.facts().space.columns, 100);
+    kernel.expect_outputs(
+        [&](const Tensors& in) {
+          Tensors out = {product_of(in, extents), std::vector<float>(extents.n, 0.0F)};
+          for (size_t i = 0; i < out[0].size(); ++i) out[1][i % extents.n] += out[0][i];
+          return out;
+        },
+        2);
+  }
+}
+
 // One row of partial results for each warp that has rows of a tile, whose last rows may be missing.
 TEST(TilePartialsTest, EveryWarpLeavesPartialResults) {
   const ProductSchedule schedule{
