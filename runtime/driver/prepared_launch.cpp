@@ -106,8 +106,8 @@ Result<PreparedLaunch> PreparedLaunch::prepare(DeviceDriver& driver, FunctionHan
   return out;
 }
 
-Result<void> PreparedLaunch::launch(StreamHandle stream,
-                                    std::span<const DevicePointer> buffers) const {
+Result<void> PreparedLaunch::launch(StreamHandle stream, std::span<const DevicePointer> buffers,
+                                    bool may_start_early) const {
   if (buffers.size() != buffer_count()) [[unlikely]] {
     return fail({.kind = ErrorKind::kInvalidArgument,
                  .message = "a launch got the wrong number of buffers",
@@ -141,7 +141,7 @@ Result<void> PreparedLaunch::launch(StreamHandle stream,
   LaunchConfig config = config_;
   config.stream = stream;
   static constexpr LaunchAttribute kOverlap{.id = kProgrammaticStreamSerialization, .value = 1};
-  if (starts_early_) {
+  if (starts_early_ && may_start_early) {
     config.attributes = &kOverlap;
     config.attribute_count = 1;
   }

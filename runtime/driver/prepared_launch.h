@@ -37,8 +37,10 @@ class PreparedLaunch {
   /// Allocates nothing, locks nothing and writes no member: any number of threads may launch at
   /// once, under stream capture too. Errors of the kernel itself appear when the stream is next
   /// synchronised, as always with CUDA.
-  [[nodiscard]] Result<void> launch(StreamHandle stream,
-                                    std::span<const DevicePointer> buffers) const;
+  /// `may_start_early`: a kernel that waits for the one before it may be launched before the end of
+  /// that; else it starts when all that is ahead of it on the stream has ended.
+  [[nodiscard]] Result<void> launch(StreamHandle stream, std::span<const DevicePointer> buffers,
+                                    bool may_start_early = true) const;
 
   [[nodiscard]] const LaunchConfig& config() const { return config_; }
   [[nodiscard]] size_t buffer_count() const { return buffer_count_ + table_offsets_.size(); }

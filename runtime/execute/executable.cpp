@@ -132,6 +132,8 @@ Result<void> Executable::load_segments() {
       if (!launch) return fail(launch.error());
       prepared.kernel = *kernel;
       prepared.launch = *launch;
+      prepared.loads_before_wait =
+          plan.kernels[id].chosen().schedule.dependent_launch == DependentLaunch::kPreload;
     }
     std::vector<BufferArgument> tensors = segment.source.buffers;
     for (const TableEntry& entry : segment.source.table_entries) tensors.push_back(entry.tensor);
@@ -458,12 +460,26 @@ Result<void> Executable::enqueue(std::span<const Tensor> inputs, std::span<const
   const Addresses addresses{inputs, outputs, workspace, 0};
   // None where more workspaces are in use than there are counters.
   const DevicePointer own_counters = counters_ ? counters_->of(workspace) : 0;
+  // What the caller has left on the stream may start the next kernel early, and still write what a
+  // kernel of this plan reads before it waits. A kernel of this plan writes none of that.
+  bool is_behind_kernel = false;
   for (const PlanStep& step : steps_) {
-    const auto* call = std::get_if<CallId>(&step);
-    auto done = call != nullptr ? run_call(calls_[*call], addresses, stream)
-                                : launch_segment(segments_[std::get<KernelId>(step)], addresses,
-                                                 own_counters, stream);
-    if (!done) return done;
+    if (const auto* call = std::get_if<CallId>(&step)) {
+      is_behind_kernel = false;
+      if (auto done = run_call(calls_[*call], addresses, stream); !done) return done;
+      continue;
+    }
+    const Segment& segment = segments_[std::get<KernelId>(step)];
+    const bool may_start_early = is_behind_kernel || !segment.loads_before_wait;
+    if (auto done = launch_segment(segment, addresses, own_counters, stream, may_start_early);
+        !done)
+      return done;
+    // Kernels without blocks are not launched.
+    if (!segment.launch) {
+      is_behind_kernel = false;
+    } else if (segment.launch->config().grid_x > 0) {
+      is_behind_kernel = true;
+    }
   }
   return {};
 }
@@ -483,7 +499,8 @@ DevicePointer Executable::Addresses::of(const Argument& argument) const {
 }
 
 Result<void> Executable::launch_segment(const Segment& segment, Addresses addresses,
-                                        DevicePointer own_counters, StreamHandle stream) const {
+                                        DevicePointer own_counters, StreamHandle stream,
+                                        bool may_start_early) const {
   addresses.counters = own_counters + segment.counters_at;
   if (segment.counter_bytes > 0 && own_counters == 0) {
     addresses.counters = addresses.workspace + segment.counters_in_workspace;
@@ -496,7 +513,8 @@ Result<void> Executable::launch_segment(const Segment& segment, Addresses addres
   for (size_t i = 0; i < segment.arguments.size(); ++i)
     arguments[i] = addresses.of(segment.arguments[i]);
   const std::span<const DevicePointer> all(arguments.data(), segment.arguments.size());
-  return segment.matmul ? segment.matmul->launch(stream, all) : segment.launch->launch(stream, all);
+  return segment.matmul ? segment.matmul->launch(stream, all)
+                        : segment.launch->launch(stream, all, may_start_early);
 }
 
 Result<void> Executable::run_call(const Call& call, const Addresses& addresses,

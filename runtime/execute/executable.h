@@ -119,6 +119,7 @@ class Executable {
   struct Segment {
     LoadedKernelPtr kernel{};  ///< One for all segments that run it.
     std::optional<PreparedLaunch> launch{};
+    bool loads_before_wait = false;                  ///< DependentLaunch::kPreload.
     std::unique_ptr<const PreparedMatmul> matmul{};  ///< In the place of both: a library call.
     std::vector<Argument> arguments{};
     int64_t counter_bytes = 0;  ///< Of counters, by which its blocks find the last of them.
@@ -153,7 +154,8 @@ class Executable {
   };
   [[nodiscard]] Argument argument_of(TensorSlot slot) const;
   [[nodiscard]] Result<void> launch_segment(const Segment& segment, Addresses addresses,
-                                            DevicePointer own_counters, StreamHandle stream) const;
+                                            DevicePointer own_counters, StreamHandle stream,
+                                            bool may_start_early) const;
   [[nodiscard]] Result<void> run_call(const Call& call, const Addresses& addresses,
                                       StreamHandle stream) const;
   /// True if an output shares a byte with another tensor; takes n log n.

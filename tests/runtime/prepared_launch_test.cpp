@@ -60,6 +60,8 @@ TEST_F(PreparedLaunchTest, MayStartBeforeThePreviousKernelEndsIfItWaitsForItself
   ASSERT_TRUE(prepare(source)->launch(nullptr, buffers));
   ASSERT_EQ(attributes.size(), 1U);
   EXPECT_EQ(attributes[0].id, kProgrammaticStreamSerialization);
+  ASSERT_TRUE(prepare(source)->launch(nullptr, buffers, false));
+  EXPECT_TRUE(attributes.empty()) << "where what is ahead on the stream must have ended";
   EXPECT_EQ(attributes[0].value, 1);
 }
 
