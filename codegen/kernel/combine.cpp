@@ -197,6 +197,24 @@ ExprId sum_of_pair(KernelBuilder& b, ExprId max, ExprId sum) {
   return b.select(b.apply(PointwiseFn::kIsFinite, {max}), sum, nan);
 }
 
+void emit_combine_of_equal_counts(KernelBuilder& b, std::span<const VarId> accumulators,
+                                  std::span<const ExprId> others, int64_t count) {
+  const ExprId mean = b.ref(accumulators[1]);
+  const DType type = b.type_of(mean);
+  const ExprId half = b.real(0.5, type);
+  const ExprId other_mean = held(b, "other_mean", others[1]);
+  const ExprId half_delta =
+      b.ref(b.declare("half_delta", b.sub(b.mul(other_mean, half), b.mul(mean, half))));
+  const ExprId of_count = b.real(static_cast<double>(count), type);
+  const ExprId between = b.mul(b.mul(half_delta, of_count), b.add(half_delta, half_delta));
+  // The difference from an infinite mean is NaN if the other mean is the same infinity.
+  const ExprId merged = b.select(b.apply(PointwiseFn::kIsFinite, {mean}), b.add(mean, half_delta),
+                                 b.add(mean, other_mean));
+  b.assign(accumulators[2], b.add(b.add(b.ref(accumulators[2]), others[2]), between));
+  b.assign(accumulators[1], merged);
+  b.assign(accumulators[0], b.add(of_count, of_count));
+}
+
 void emit_combine(KernelBuilder& b, Combiner combiner, std::span<const VarId> accumulators,
                   std::span<const ExprId> others) {
   SINTER_CHECK_OP(static_cast<int64_t>(accumulators.size()), ==,

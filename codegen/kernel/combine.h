@@ -52,4 +52,11 @@ ExprId sum_of_pair(KernelBuilder& builder, ExprId max, ExprId sum);
 void emit_combine(KernelBuilder& builder, Combiner combiner, std::span<const VarId> accumulators,
                   std::span<const ExprId> others);
 
+/// emit_combine() for two tuples of a Welford reduction that have the same number of elements each:
+/// their weights are known, and nothing is divided. The first one decides the last bits.
+///
+///   mean, m2   mean + (other - mean) / 2, m2 + other m2 + count (other - mean)^2 / 2
+void emit_combine_of_equal_counts(KernelBuilder& builder, std::span<const VarId> accumulators,
+                                  std::span<const ExprId> others, int64_t count);
+
 }  // namespace sinter::kir

@@ -665,6 +665,8 @@ using Combiner = Reduction;
 struct ReducePart {
   Combiner combiner = Combiner::kSum;
   std::vector<VarId> vars;
+  /// Of Welford tuples: the elements of each thread's, where all have as many. 0: not known.
+  int64_t elements = 0;
   friend bool operator==(const ReducePart&, const ReducePart&) = default;
 };
 /// Combines the tuples of each aligned group of `threads` consecutive threads (a power of two);

@@ -526,6 +526,7 @@ class Parser : private KernelExpressionReader {
         part.vars.push_back(var());
       } while (accept(","));
       expect(")");
+      if (accept_word("elements")) part.elements = integer();
       reduce.parts.push_back(std::move(part));
     }
     return reduce;

@@ -288,6 +288,7 @@ class Printer {
       text += fmt::format(" cluster {} parity {}", s.arrived, this->text(s.parity));
     for (const ReducePart& part : s.parts) {
       text += fmt::format(" {}({})", traits_of(part.combiner).text, fmt::join(part.vars, ", "));
+      if (part.elements > 0) text += fmt::format(" elements {}", part.elements);
     }
     line(text);
   }

@@ -690,6 +690,8 @@ class StatementVerifier : private ScopeVerifier {
     for (const VarId id : part.vars) write_scalar(id);
     const DType type = var(part.vars[0]).type;
     const ReductionTraits& traits = traits_of(part.combiner);
+    if (part.elements < 0 || (part.elements > 0 && traits.tuple != TupleKind::kMoments))
+      report("{} elements of each tuple of {}, which has no count", part.elements, name);
     if (!admits(traits.types, type)) report("{} of {}", name, type);
     for (size_t i = 1; i < part.vars.size(); ++i) {
       const DType found = var(part.vars[i]).type;

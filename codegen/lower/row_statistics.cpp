@@ -348,6 +348,13 @@ void RowStatistics::exchange(std::vector<RowStatistics>& rows, int64_t threads,
   first.builder_.append(std::move(all));
 }
 
+int64_t RowStatistics::elements_of_thread(int64_t threads) const {
+  const Schedule& schedule = tiles_.schedule();
+  const int64_t at_once = threads * schedule.vector_width * schedule.cluster_size();
+  if (schedule.row_access == RowAccess::kUnaligned || facts_.space.columns % at_once != 0) return 0;
+  return facts_.space.columns / (threads * schedule.cluster_size());
+}
+
 void RowStatistics::combine(const std::vector<RowStatistics>& rows, int64_t threads,
                             const std::string& name, const RowExchange& exchange) {
   const RowStatistics& first = rows.front();
@@ -364,6 +371,8 @@ void RowStatistics::combine(const std::vector<RowStatistics>& rows, int64_t thre
         all.parts.push_back({second, {accumulator.running.back()}});
       } else {
         all.parts.push_back({accumulator.combiner, accumulator.running});
+        if (accumulator.combiner == Combiner::kWelford)
+          all.parts.back().elements = row.elements_of_thread(threads);
       }
     }
   }

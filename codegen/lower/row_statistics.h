@@ -114,6 +114,9 @@ class RowStatistics {
   };
 
   Accumulator start(OpId id);
+  /// Elements of a row that each of its `threads` threads has, also in all blocks of a cluster; 0
+  /// if some have more than others.
+  [[nodiscard]] int64_t elements_of_thread(int64_t threads) const;
   static bool is_search(const Accumulator& accumulator);
   static bool deviates(const Accumulator& accumulator);
   void begin_search(Accumulator& accumulator, bool is_in_order);

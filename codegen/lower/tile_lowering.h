@@ -162,6 +162,7 @@ class TileLowering {
   std::string name_of_value(ValueId value) const;
   [[nodiscard]] kir::BufferId buffer_of(ValueId tensor) const { return buffers_.at(tensor); }
   [[nodiscard]] int64_t width() const { return schedule_.vector_width; }
+  [[nodiscard]] const Schedule& schedule() const { return schedule_; }
   /// Elements of the row at a position.
   [[nodiscard]] int64_t lanes_at(const TilePosition& position) const {
     return position.is_edge() ? 1 : width();

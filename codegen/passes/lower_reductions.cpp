@@ -78,6 +78,7 @@ class ReductionLowering {
       for (const VarId var : part.vars) {
         components_.push_back({.var = var, .partner = {}, .scratch = {}});
       }
+      elements_.push_back(part.elements);
     }
   }
 
@@ -211,6 +212,7 @@ class ReductionLowering {
     const int64_t lanes = std::min(tuples, group_lanes);
     const ExprId first = b_.add(base, b_.rem(thread_, b_.integer(lanes)));
     load_sent(sent, first, true);
+    if (lanes < tuples) std::ranges::fill(elements_, 0);  // Lanes then have several tuples.
     for (int64_t more = lanes; more < tuples; more += lanes) {
       load_sent(sent, b_.add(first, b_.integer(more)), false);
       combine_with_partners();
@@ -301,18 +303,52 @@ class ReductionLowering {
   /// their latencies overlap.
   void exchange(int64_t lanes) {
     for (int64_t mask = lanes / 2; mask >= 1; mask /= 2) {
-      for (const Component& component : components_) {
-        b_.append(
-            kir::ShuffleXor{.target = component.partner,
-                            .source = b_.cast(b_.ref(component.var), travel_type(component.var)),
-                            .mask = static_cast<int32_t>(mask)});
-      }
       size_t first = 0;
-      for (const kir::ReducePart& part : reduce_.parts) {
-        combine(part, first, mask);
+      for (size_t p = 0; p < reduce_.parts.size(); ++p) {
+        const size_t count = reduce_.parts[p].vars.size();
+        // A count that is known need not travel.
+        for (size_t i = elements_[p] > 0 ? 1 : 0; i < count; ++i) {
+          const Component& component = components_[first + i];
+          b_.append(
+              kir::ShuffleXor{.target = component.partner,
+                              .source = b_.cast(b_.ref(component.var), travel_type(component.var)),
+                              .mask = static_cast<int32_t>(mask)});
+        }
+        first += count;
+      }
+      first = 0;
+      for (size_t p = 0; p < reduce_.parts.size(); ++p) {
+        const kir::ReducePart& part = reduce_.parts[p];
+        if (elements_[p] > 0) {
+          combine_of_equal_counts(part, first, mask, elements_[p]);
+          elements_[p] *= 2;
+        } else {
+          combine(part, first, mask);
+        }
         first += part.vars.size();
       }
     }
+  }
+
+  /// True for the lane of two partners that comes first, where last bits depend on the order.
+  ExprId is_lower(int64_t mask) {
+    const ExprId bit = b_.apply(PointwiseFn::kAnd, {thread_, b_.integer(mask)});
+    return b_.ref(b_.declare("is_lower", b_.equal(bit, b_.integer(0))));
+  }
+
+  /// Of the squares' sums the order does not matter.
+  void combine_of_equal_counts(const kir::ReducePart& part, size_t first, int64_t mask,
+                               int64_t elements) {
+    std::vector<ExprId> others;
+    for (size_t i = 0; i < part.vars.size(); ++i)
+      others.push_back(partner_value(components_[first + i]));
+    const ExprId lower = is_lower(mask);
+    const VarId mean = part.vars[1];
+    const ExprId mine = b_.ref(mean);
+    const VarId second = b_.declare(name_of(mean) + "_second", b_.select(lower, others[1], mine));
+    b_.assign(mean, b_.select(lower, mine, others[1]));
+    others[1] = b_.ref(second);
+    kir::emit_combine_of_equal_counts(b_, part.vars, others, elements);
   }
 
   void combine(const kir::ReducePart& part, size_t first, int64_t mask) {
@@ -323,9 +359,7 @@ class ReductionLowering {
     // Where the last bits depend on the order of the operands, the tuple of the lower lane comes
     // first for both partners, so both hold the same bits afterwards.
     if (!traits_of(part.combiner).commutes) {
-      const ExprId is_lower =
-          b_.equal(b_.apply(PointwiseFn::kAnd, {thread_, b_.integer(mask)}), b_.integer(0));
-      const ExprId lower = b_.ref(b_.declare("is_lower", is_lower));
+      const ExprId lower = is_lower(mask);
       for (size_t i = 0; i < part.vars.size(); ++i) {
         const ExprId mine = b_.ref(part.vars[i]);
         const VarId second =
@@ -372,6 +406,7 @@ class ReductionLowering {
   const AllReduce& reduce_;
   ExprId thread_;
   std::vector<Component> components_;
+  std::vector<int64_t> elements_;  ///< Of each part's tuples, as far as they are known.
 };
 
 }  // namespace

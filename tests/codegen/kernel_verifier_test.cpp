@@ -261,6 +261,8 @@ INSTANTIATE_TEST_SUITE_P(
                 kLowered},
         Planted{"let %r0 a : f32 = 0x0p+0 all_reduce r threads 64 welford(%r0)",
                 "welford of 1 variables, not 3"},
+        Planted{"let %r0 a : f32 = 0x0p+0 all_reduce r threads 64 sum(%r0) elements 4",
+                "4 elements of each tuple of sum, which has no count"},
         Planted{"let %r0 a : f32 = 0x0p+0 all_reduce r threads 64 any(%r0)", "any of f32"},
         Planted{"let %r0 a : f32 = 0x0p+0 all_reduce r threads 64 phase 0:i64 sum(%r0)",
                 "the phase is i64, not i32"},

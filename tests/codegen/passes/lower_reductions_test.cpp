@@ -307,7 +307,8 @@ TEST(LowerReductionsTest, AWarpHasReadBeforeOneOfItsLanesSends) {
 
 /// Threads of a group may not differ in the last bit, or control that depends on the result could
 /// part them.
-TEST(LowerReductionsTest, WelfordGivesAllThreadsTheSameBits) {
+/// `elements`: how many each thread is known to have; 0: not known.
+void expect_welford_of_equal_counts(int64_t elements) {
   KernelRun run(128);
   std::vector<float> x(128);
   std::mt19937 random(11);
@@ -319,7 +320,9 @@ TEST(LowerReductionsTest, WelfordGivesAllThreadsTheSameBits) {
   const VarId mean = run.loaded("mean", in, run.thread());
   const VarId m2 = run.b.declare("m2", run.b.real(0.0));
   run.b.append(kir::AllReduce{
-      .parts = {{Combiner::kWelford, {count, mean, m2}}}, .threads = 128, .name = "stats"});
+      .parts = {{.combiner = Combiner::kWelford, .vars = {count, mean, m2}, .elements = elements}},
+      .threads = 128,
+      .name = "stats"});
   run.store(out, run.thread(), m2);
   run.store(means, run.thread(), mean);
   run.kernel = run_kernel_passes(run.kernel, {.verify = true});
@@ -337,6 +340,13 @@ TEST(LowerReductionsTest, WelfordGivesAllThreadsTheSameBits) {
   const double kappa = std::sqrt(1.0 + exact_mean * exact_mean * 128.0 / exact);
   EXPECT_NEAR(result[0], exact, exact * 0x1p-24 * 7.0 * kappa);
   EXPECT_NEAR(mean_of[0], exact_mean, exact_mean * 0x1p-24 * 7.0);
+}
+
+TEST(LowerReductionsTest, WelfordGivesAllThreadsTheSameBits) {
+  for (const int64_t elements : {0, 1}) {
+    SCOPED_TRACE(elements);
+    expect_welford_of_equal_counts(elements);
+  }
 }
 
 /// The same where threads bring tuples of different counts and means of any sign, whose merge
