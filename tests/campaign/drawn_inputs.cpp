@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "runtime/oracle/integer_range.h"
 #include "tests/campaign/drawing.h"
 #include "tests/campaign/plain_number.h"
 #include "tests/support/random_fusion.h"
@@ -116,6 +117,10 @@ void fill_integers(HostTensor& tensor, std::optional<int64_t> length, Chance& ch
   constexpr int64_t kGreatest = std::numeric_limits<int64_t>::max();
   const auto form = chance.below(4);
   const bool goes_outside = chance.one_in(3);
+  // Within the type: an 8-bit tensor that saturates is one value, which hides elements that change
+  // places.
+  const int64_t low = std::max<int64_t>(-9, lowest_integer(tensor.type()));
+  const int64_t high = std::min<int64_t>(form == 1 ? 1'000'000 : 9, highest_integer(tensor.type()));
   for (int64_t i = 0; i < tensor.count(); ++i) {
     if (tensor.type() == DType::kBool) {
       // Either, mostly one, or one throughout.
@@ -129,7 +134,7 @@ void fill_integers(HostTensor& tensor, std::optional<int64_t> length, Chance& ch
       const int64_t extreme = chance.one_of(
           {kLeast, kGreatest, int64_t{-1}, int64_t{0}, int64_t{1}, int64_t{1} << 31, kLeast + 1});
       const bool is_extreme = form == 0 && chance.one_in(3);
-      tensor.set_integer(i, is_extreme ? extreme : chance.between(-9, form == 1 ? 1000000 : 9));
+      tensor.set_integer(i, is_extreme ? extreme : chance.between(low, high));
     }
   }
 }
