@@ -87,10 +87,7 @@ class ReductionLowering {
   void lower(VarId half) {
     if (components_.empty() || (reduce_.threads == 1 && !reduce_.arrived.valid())) return;
     b_.comment(fmt::format("Reduce {} over {} threads", reduce_.name, reduce_.threads));
-    for (Component& component : components_) {
-      component.partner =
-          b_.declare_scalar(name_of(component.var) + "_other", travel_type(component.var));
-    }
+    declare_partners();
     exchange(std::min(reduce_.threads, kWarp));
     if (reduce_.arrived.valid()) {
       exchange_in_cluster();
@@ -212,7 +209,10 @@ class ReductionLowering {
     const int64_t lanes = std::min(tuples, group_lanes);
     const ExprId first = b_.add(base, b_.rem(thread_, b_.integer(lanes)));
     load_sent(sent, first, true);
-    if (lanes < tuples) std::ranges::fill(elements_, 0);  // Lanes then have several tuples.
+    if (lanes < tuples) {  // Lanes then have several tuples.
+      std::ranges::fill(elements_, 0);
+      declare_partners();
+    }
     for (int64_t more = lanes; more < tuples; more += lanes) {
       load_sent(sent, b_.add(first, b_.integer(more)), false);
       combine_with_partners();
@@ -299,6 +299,21 @@ class ReductionLowering {
     return b_.apply(PointwiseFn::kNe, {value, b_.integer(0)});
   }
 
+  /// Declares what the partner has of each component, but of counts that are known.
+  void declare_partners() {
+    size_t first = 0;
+    for (size_t p = 0; p < reduce_.parts.size(); ++p) {
+      const size_t count = reduce_.parts[p].vars.size();
+      for (size_t i = elements_[p] > 0 ? 1 : 0; i < count; ++i) {
+        Component& component = components_[first + i];
+        if (component.partner.valid()) continue;
+        component.partner =
+            b_.declare_scalar(name_of(component.var) + "_other", travel_type(component.var));
+      }
+      first += count;
+    }
+  }
+
   /// Combines aligned groups of `lanes` lanes of a warp, all components of a step at once, so that
   /// their latencies overlap.
   void exchange(int64_t lanes) {
@@ -339,9 +354,10 @@ class ReductionLowering {
   /// Of the squares' sums the order does not matter.
   void combine_of_equal_counts(const kir::ReducePart& part, size_t first, int64_t mask,
                                int64_t elements) {
-    std::vector<ExprId> others;
-    for (size_t i = 0; i < part.vars.size(); ++i)
+    std::vector<ExprId> others = {{}};  // The count is known.
+    for (size_t i = 1; i < part.vars.size(); ++i) {
       others.push_back(partner_value(components_[first + i]));
+    }
     const ExprId lower = is_lower(mask);
     const VarId mean = part.vars[1];
     const ExprId mine = b_.ref(mean);
