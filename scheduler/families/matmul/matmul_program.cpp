@@ -72,8 +72,11 @@ std::vector<ValueId> kept_of_epilogue(const SegmentFacts& facts, const MatmulPar
   const auto keep = [&](ValueId value, int64_t most) {
     if (words_of(value) > std::min(words, most)) return false;
     out.push_back(value);
-    // Elements alone are evaluated vector by vector: one of all other inputs must fit, too.
-    const int64_t others = facts.has_reduction() ? 0 : words_of_vector(facts, out, chunk);
+    // Beside accumulators of columns a vector of all other inputs must fit, too. Without them a
+    // lane that loads inputs again spills although they fit: ptxas 13.0 reports 12 bytes for a bias
+    // and a residual, 48 for a gradient of GELU. Those keep their inputs or are refused.
+    const bool adds_vector = facts.has_outer() && !facts.has_reduction();
+    const int64_t others = adds_vector ? words_of_vector(facts, out, chunk) : 0;
     if (words_of(value) + others > words) {
       out.pop_back();
       return false;
