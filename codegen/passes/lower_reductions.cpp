@@ -351,6 +351,14 @@ class ReductionLowering {
     return b_.ref(b_.declare("is_lower", b_.equal(bit, b_.integer(0))));
   }
 
+  /// Assigns to `var` what the lower lane has, and returns what the other one has.
+  ExprId put_lower_first(VarId var, ExprId other, ExprId lower) {
+    const ExprId mine = b_.ref(var);
+    const VarId second = b_.declare(name_of(var) + "_second", b_.select(lower, other, mine));
+    b_.assign(var, b_.select(lower, mine, other));
+    return b_.ref(second);
+  }
+
   /// Of the squares' sums the order does not matter.
   void combine_of_equal_counts(const kir::ReducePart& part, size_t first, int64_t mask,
                                int64_t elements) {
@@ -359,11 +367,7 @@ class ReductionLowering {
       others.push_back(partner_value(components_[first + i]));
     }
     const ExprId lower = is_lower(mask);
-    const VarId mean = part.vars[1];
-    const ExprId mine = b_.ref(mean);
-    const VarId second = b_.declare(name_of(mean) + "_second", b_.select(lower, others[1], mine));
-    b_.assign(mean, b_.select(lower, mine, others[1]));
-    others[1] = b_.ref(second);
+    others[1] = put_lower_first(part.vars[1], others[1], lower);
     kir::emit_combine_of_equal_counts(b_, part.vars, others, elements);
   }
 
@@ -376,13 +380,8 @@ class ReductionLowering {
     // first for both partners, so both hold the same bits afterwards.
     if (!traits_of(part.combiner).commutes) {
       const ExprId lower = is_lower(mask);
-      for (size_t i = 0; i < part.vars.size(); ++i) {
-        const ExprId mine = b_.ref(part.vars[i]);
-        const VarId second =
-            b_.declare(name_of(part.vars[i]) + "_second", b_.select(lower, others[i], mine));
-        b_.assign(part.vars[i], b_.select(lower, mine, others[i]));
-        others[i] = b_.ref(second);
-      }
+      for (size_t i = 0; i < part.vars.size(); ++i)
+        others[i] = put_lower_first(part.vars[i], others[i], lower);
     }
     kir::emit_combine(b_, part.combiner, part.vars, others);
   }
