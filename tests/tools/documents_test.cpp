@@ -97,6 +97,9 @@ class Documents : public ::testing::Test {
  protected:
   void SetUp() override {
     fs::create_directories(scratch_);
+    // Commands that name a file of the project are written for its root.
+    fs::create_directory_symlink(fs::path(SINTER_SOURCE_ROOT) / "benchmarks",
+                                 scratch_ / "benchmarks");
     for (const char* name : {"layer.fir", "before.fir", "after.fir", "mine.fir"})
       std::ofstream(scratch_ / name) << kLayer;
     const Fusion layer = parse_fusion(kLayer).value();
