@@ -669,6 +669,12 @@ struct ReducePart {
   int64_t elements = 0;
   friend bool operator==(const ReducePart&, const ReducePart&) = default;
 };
+/// Which half of a reduction over the blocks of a cluster a statement is.
+enum class ReduceHalf : uint8_t {
+  kWhole,
+  kSend,     ///< Combines the tuples of a group in the block, and sends the result to all blocks.
+  kReceive,  ///< Waits for the tuples of all blocks, and combines them.
+};
 /// Combines the tuples of each aligned group of `threads` consecutive threads (a power of two);
 /// afterwards every thread of the group holds the result. All parts share one exchange. The pass
 /// lower_reductions replaces it by shuffles, shared memory and one barrier; it does not reach the
@@ -699,6 +705,10 @@ struct AllReduce {
   MbarrierId arrived{};
   /// With `arrived`: the parity of the mbarrier's phase, an i32, uniform in a group.
   ExprId parity{};
+  /// With `arrived`: other statements may stand between the halves. After kSend the variables hold
+  /// no result; before kReceive they need no value. Both have the same `arrived`, parts, threads
+  /// and groups, and are executed by the same threads with the same group, phase and parity.
+  ReduceHalf half = ReduceHalf::kWhole;
   friend bool operator==(const AllReduce&, const AllReduce&) = default;
 };
 

@@ -518,6 +518,8 @@ class Parser : private KernelExpressionReader {
       expect_word("parity");
       reduce.parity = expr();
     }
+    if (accept_word("send")) reduce.half = ReduceHalf::kSend;
+    if (accept_word("receive")) reduce.half = ReduceHalf::kReceive;
     while (const auto combiner = combiner_here()) {
       take();
       ReducePart part{.combiner = *combiner, .vars = {}};

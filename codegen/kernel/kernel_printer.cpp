@@ -286,6 +286,7 @@ class Printer {
     if (s.group.valid()) text += fmt::format(" group {} of {}", this->text(s.group), s.groups);
     if (s.arrived.valid())
       text += fmt::format(" cluster {} parity {}", s.arrived, this->text(s.parity));
+    if (s.half != ReduceHalf::kWhole) text += s.half == ReduceHalf::kSend ? " send" : " receive";
     for (const ReducePart& part : s.parts) {
       text += fmt::format(" {}({})", traits_of(part.combiner).text, fmt::join(part.vars, ", "));
       if (part.elements > 0) text += fmt::format(" elements {}", part.elements);

@@ -647,9 +647,12 @@ class StatementVerifier : private ScopeVerifier {
       check_i32(s.group, "group", 0, s.groups - 1);
       check_uniform(s.group, "group", Uniformity::kWarp);
     }
-    if (s.groups < 1 || s.groups * s.threads > kernel_.threads) {
+    // Groups whose halves stand apart take the place of others meanwhile.
+    if (s.groups < 1 || (s.half == ReduceHalf::kWhole && s.groups * s.threads > kernel_.threads)) {
       report("{} groups of {} threads in a block of {}", s.groups, s.threads, kernel_.threads);
     }
+    if (s.half != ReduceHalf::kWhole && !in_cluster)
+      report("half a reduction that is not over the blocks of a cluster");
     if (s.arrived.valid() != s.parity.valid())
       report("{} has its arrivals without a parity, or a parity alone", s.name);
     if (in_cluster) {

@@ -1,5 +1,6 @@
 #include "codegen/lower/handed_rows.h"
 
+#include "scheduler/program/program_walks.h"
 #include "scheduler/schedule/row_schedule.h"
 
 namespace sinter {
@@ -19,10 +20,16 @@ HandedRows::HandedRows(const ProgramScope& scope, const TileLowering& buffers,
 
 void HandedRows::evaluate() {
   prepare();
-  handed_.run([&](ExprId iteration) { evaluate_rows(iteration); });
+  if (program::exchange_of(scope_.program) == ExchangeKind::kCluster) {
+    handed_.run([&](ExprId iteration) { evaluate_rows(iteration, kir::ReduceHalf::kWhole); });
+    return;
+  }
+  handed_.run_twice([&](ExprId iteration) { evaluate_rows(iteration, kir::ReduceHalf::kSend); },
+                    [&](ExprId iteration) { evaluate_rows(iteration, kir::ReduceHalf::kReceive); });
+  next_exchange();
 }
 
-void HandedRows::evaluate_rows(ExprId iteration) {
+void HandedRows::evaluate_rows(ExprId iteration, kir::ReduceHalf half) {
   const int64_t count = batch_count(scope_.facts, schedule_);
   std::vector<ExprId> in_tile;
   std::vector<VarId> chunks;
@@ -31,11 +38,18 @@ void HandedRows::evaluate_rows(ExprId iteration) {
     chunks.push_back(tiles_.declare_tile(region_.value, count));
     handed_.load(chunks.back(), in_tile.back(), walk_.lane(), count);
   }
-  handed_.release(iteration);
+  if (half != kir::ReduceHalf::kSend) handed_.release(iteration);
   chunks_.clear();
-  evaluate_together(scope_.tile(region_.tile).rows.axis, in_tile,
-                    exchange(handed_.warp(), scope_.program.producer->epilogue_warps),
-                    [&](size_t row, ExprId number) { chunks_[number] = chunks[row]; });
+  const EnterRow enter = [&](size_t row, ExprId number) { chunks_[number] = chunks[row]; };
+  const program::AxisId m = scope_.tile(region_.tile).rows.axis;
+  if (half == kir::ReduceHalf::kWhole) {
+    evaluate_together(m, in_tile, exchange(handed_.warp(), scope_.program.producer->epilogue_warps),
+                      enter);
+    next_exchange();
+    return;
+  }
+  // Each iteration of a tile has places of its own.
+  evaluate_half(half, m, in_tile, exchange(iteration, handed_.iterations()), enter);
 }
 
 }  // namespace sinter

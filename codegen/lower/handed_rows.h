@@ -20,8 +20,8 @@ class HandedRows : RowsOfTile {
   void evaluate();
 
  private:
-  /// Evaluates the rows of an iteration (i32).
-  void evaluate_rows(kir::ExprId iteration);
+  /// Evaluates the rows of an iteration (i32), or a half of that.
+  void evaluate_rows(kir::ExprId iteration, kir::ReduceHalf half);
 
   const program::Region& region_;
   HandedWalk handed_;

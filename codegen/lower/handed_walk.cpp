@@ -17,7 +17,7 @@ HandedWalk::HandedWalk(const ProgramScope& scope, const program::Loop& loop, pro
       lanes_(lanes) {}
 
 int64_t HandedWalk::iterations_of_part() const {
-  return tile_.rows.extent / loop_.step / program::handed_parts(scope_.program);
+  return iterations() / program::handed_parts(scope_.program);
 }
 
 ExprId HandedWalk::number_of_warp() const {
@@ -26,19 +26,36 @@ ExprId HandedWalk::number_of_warp() const {
   return builder_.sub(builder_.div(scope_.thread, scope_.i32(kWarp)), first);
 }
 
-void HandedWalk::run(const std::function<void(ExprId)>& evaluate) {
-  const int64_t iterations = tile_.rows.extent / loop_.step;
-  const int64_t warps = scope_.program.producer->epilogue_warps;
-  warp_ = scope_.named("warp", number_of_warp());
+void HandedWalk::wait(ExprId iteration) const {
   const HandedTile& handed = *scope_.handed;
-  builder_.loop(
-      "iteration", warp_, scope_.i32(iterations), scope_.i32(warps), false, [&](ExprId iteration) {
-        const ExprId part = builder_.div(iteration, scope_.i32(iterations_of_part()));
-        const ExprId barrier = handed.barrier(scope_, part);
-        builder_.append(kir::MbarrierWait{handed.full, barrier, builder_.ref(handed.parity)});
-        evaluate(iteration);
-      });
-  handed.advance(scope_);
+  const ExprId part = builder_.div(iteration, scope_.i32(iterations_of_part()));
+  const ExprId barrier = handed.barrier(scope_, part);
+  builder_.append(kir::MbarrierWait{handed.full, barrier, builder_.ref(handed.parity)});
+}
+
+void HandedWalk::loop(const std::function<void(ExprId)>& body) const {
+  builder_.loop("iteration", warp_, scope_.i32(iterations()),
+                scope_.i32(scope_.program.producer->epilogue_warps), false, body);
+}
+
+void HandedWalk::run(const std::function<void(ExprId)>& evaluate) {
+  warp_ = scope_.named("warp", number_of_warp());
+  loop([&](ExprId iteration) {
+    wait(iteration);
+    evaluate(iteration);
+  });
+  scope_.handed->advance(scope_);
+}
+
+void HandedWalk::run_twice(const std::function<void(ExprId)>& before,
+                           const std::function<void(ExprId)>& evaluate) {
+  warp_ = scope_.named("warp", number_of_warp());
+  loop([&](ExprId iteration) {
+    wait(iteration);
+    before(iteration);
+  });
+  loop(evaluate);
+  scope_.handed->advance(scope_);
 }
 
 ExprId HandedWalk::row(ExprId iteration, int64_t number) const {

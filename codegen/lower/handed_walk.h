@@ -18,6 +18,12 @@ class HandedWalk {
   /// Waits for the tile, part by part, and calls `evaluate` in each of the warp's iterations (i32).
   /// It must call release() when it has loaded its rows.
   void run(const std::function<void(kir::ExprId iteration)>& evaluate);
+  /// The same, with two calls in each iteration: first `before` in all of them, then `evaluate` in
+  /// all of them, which calls release().
+  void run_twice(const std::function<void(kir::ExprId iteration)>& before,
+                 const std::function<void(kir::ExprId iteration)>& evaluate);
+  /// Iterations of all warps over the tile.
+  [[nodiscard]] int64_t iterations() const { return tile_.rows.extent / loop_.step; }
   /// Number of the warp among those of the epilogue, i32.
   [[nodiscard]] kir::ExprId warp() const { return warp_; }
   /// The same, where run() may not have declared it.
@@ -34,6 +40,8 @@ class HandedWalk {
  private:
   /// Iterations of all warps over a part of the tile.
   [[nodiscard]] int64_t iterations_of_part() const;
+  void wait(kir::ExprId iteration) const;
+  void loop(const std::function<void(kir::ExprId)>& body) const;
 
   const ProgramScope& scope_;
   kir::KernelBuilder& builder_;

@@ -68,6 +68,7 @@ void RowBody::begin(const Row& row) {
   rows_[current_].row = row;
   walk_.enter_row();
   for (const ValueId value : list_.row_values) tiles_.row_value(value);
+  if (half_ == kir::ReduceHalf::kSend) return;
   accumulate_totals(list_.totals);
   store_row_outputs(0);
 }
@@ -75,8 +76,20 @@ void RowBody::begin(const Row& row) {
 void RowBody::load() { residents_.load_row(row().inputs); }
 
 void RowBody::compute() {
+  if (half_ == kir::ReduceHalf::kSend) {
+    send();
+    return;
+  }
   const size_t count = is_tiled() ? last_stage() : list_.stages.size();
   for (size_t s = 0; s < count; ++s) run_stage(s);
+}
+
+void RowBody::enter_half(kir::ReduceHalf half) {
+  const Stage& first = list_.stages.front();
+  SINTER_CHECK(!first.reductions.empty() && !is_tiled() &&
+                   !syncs_between_passes(facts_, schedule_, first, 0),
+               "a row without one exchange at the end of its first stage");
+  half_ = half;
 }
 
 // ---- Two-pass schedules
@@ -152,6 +165,20 @@ void RowBody::take_next(const RowChunk& chunk) {
 
 // ---- Stages
 
+void RowBody::send() {
+  Stage stage = list_.stages.front();
+  stage.outer.clear();
+  stage.outputs.clear();
+  builder_.comment("stage 0, as far as it is sent");
+  std::vector<RowStatistics> statistics;
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    select_row(i);
+    statistics.emplace_back(facts_, builder_, tiles_, stage.reductions);
+    pass_over_row(stage, 0, statistics.back());
+  }
+  exchange(0, statistics);
+}
+
 void RowBody::run_stage(size_t s) {
   const Stage& stage = list_.stages[s];
   std::set<ValueId> again;
@@ -170,7 +197,7 @@ void RowBody::run_stage(size_t s) {
       select_row(i);
       statistics.emplace_back(facts_, builder_, tiles_, stage.reductions);
       statistics.back().sync_between_passes(walk_.lane(), pivot_threads(facts_, schedule_));
-      begin_passes(s, statistics.back());
+      begin_passes(stage, s, statistics.back());
     }
     RowStatistics::exchange(statistics, walk_.threads(), fmt::format("stage{}_first", s),
                             row().exchange);
@@ -179,10 +206,12 @@ void RowBody::run_stage(size_t s) {
       finish_passes(s, statistics[i]);
     }
   } else {
+    const bool was_sent = s == 0 && half_ == kir::ReduceHalf::kReceive;
     for (size_t i = 0; i < rows_.size(); ++i) {
       select_row(i);
       statistics.emplace_back(facts_, builder_, tiles_, stage.reductions);
-      pass_over_row(s, statistics.back());
+      RowStatistics none(facts_, builder_, tiles_, {});
+      pass_over_row(stage, s, was_sent ? none : statistics.back());
     }
   }
   for (size_t i = 0; i < rows_.size() && !stage.gathered.empty(); ++i) {
@@ -190,7 +219,7 @@ void RowBody::run_stage(size_t s) {
     for (const ValueId value : stage.gathered) tiles_.row_value(value);
   }
   const bool exchanges = !stage.reductions.empty();
-  RowStatistics::combine(statistics, walk_.threads(), fmt::format("stage{}", s), row().exchange);
+  exchange(s, statistics);
   for (size_t i = 0; i < rows_.size(); ++i) {
     select_row(i);
     statistics[i].define_results();
@@ -207,11 +236,22 @@ void RowBody::run_stage(size_t s) {
   }
 }
 
+/// Combines what the threads of each row know at the end of stage s.
+void RowBody::exchange(size_t s, std::vector<RowStatistics>& statistics) {
+  RowExchange how = row().exchange;
+  if (s == 0) {
+    how.half = half_;
+    if (half_ == kir::ReduceHalf::kReceive) how.arrived = sent_;
+  }
+  const kir::MbarrierId arrived =
+      RowStatistics::combine(statistics, walk_.threads(), fmt::format("stage{}", s), how);
+  if (how.half == kir::ReduceHalf::kSend) sent_ = arrived;
+}
+
 /// Walks over all elements of the current row for stage s.
-void RowBody::pass_over_row(size_t s, RowStatistics& statistics) {
-  const Stage& stage = list_.stages[s];
+void RowBody::pass_over_row(const Stage& stage, size_t s, RowStatistics& statistics) {
   if (passes_over_whole_row(facts_, schedule_, stage, s)) {
-    begin_passes(s, statistics);
+    begin_passes(stage, s, statistics);
     finish_passes(s, statistics);
     return;
   }
@@ -232,8 +272,7 @@ void RowBody::pass_over_row(size_t s, RowStatistics& statistics) {
 }
 
 /// The first of two passes over the whole row.
-void RowBody::begin_passes(size_t s, RowStatistics& statistics) {
-  const Stage& stage = list_.stages[s];
+void RowBody::begin_passes(const Stage& stage, size_t s, RowStatistics& statistics) {
   const ChunkReads reads = reads_.of_stage(s, stage);
   statistics.begin_chunk();
   walk_.for_chunks(std::max<int64_t>(schedule_.unroll, 1), [&](const RowChunk& chunk) {

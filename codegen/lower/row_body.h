@@ -41,6 +41,9 @@ struct Row {
 ///     prepare(rows), once
 ///     begin_rows(rows)  { select_row(0)  begin  load  select_row(1)  begin  load ... }  compute
 ///
+/// Blocks of a cluster may reduce and send many rows before they go on with the first of them: all
+/// of that after enter_half(kSend), and once more after enter_half(kReceive).
+///
 /// With Schedule::prefetch_rows, call load_prefetched in the first row. Then call take_prefetched
 /// before each begin, and load_prefetched in the row after it.
 ///
@@ -72,6 +75,9 @@ class RowBody {
   void begin(const Row& row);
   /// Loads the inputs that the row keeps.
   void load();
+  /// With kSend, rows are only reduced as far as their first exchange, which sends; with kReceive
+  /// they take what was sent, and do the rest.
+  void enter_half(kir::ReduceHalf half);
   /// Runs the stages of all rows of the iteration in order; values that are not kept are loaded
   /// chunk by chunk.
   void compute();
@@ -107,9 +113,11 @@ class RowBody {
   };
 
   [[nodiscard]] const Row& row() const { return rows_[current_].row; }
+  void send();
   void run_stage(size_t s);
-  void pass_over_row(size_t s, RowStatistics& statistics);
-  void begin_passes(size_t s, RowStatistics& statistics);
+  void exchange(size_t s, std::vector<RowStatistics>& statistics);
+  void pass_over_row(const Stage& stage, size_t s, RowStatistics& statistics);
+  void begin_passes(const Stage& stage, size_t s, RowStatistics& statistics);
   void finish_passes(size_t s, RowStatistics& statistics);
   [[nodiscard]] bool reads_shared() const;
   void with_reads(const ChunkReads& reads, const RowChunk& chunk,
@@ -138,6 +146,8 @@ class RowBody {
   std::vector<TileLowering::RowView> prepared_;          ///< One for every row of an iteration.
   std::vector<SideRow> rows_ = std::vector<SideRow>(1);  ///< The rows of the iteration.
   size_t current_ = 0;
+  kir::ReduceHalf half_ = kir::ReduceHalf::kWhole;  ///< Of the first exchange.
+  kir::MbarrierId sent_;                            ///< Its mbarriers.
 };
 
 }  // namespace sinter

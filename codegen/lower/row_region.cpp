@@ -56,6 +56,7 @@ void RowRegion::evaluate_rows(const std::vector<ExprId>& halves) {
   const ExprId warp = builder_.div(scope_.thread, scope_.i32(kWarp));
   evaluate_together(tile_.rows.axis, in_tile, exchange(warp, scope_.program.threads / kWarp),
                     [&](size_t row, ExprId number) { halves_[number] = halves[row]; });
+  next_exchange();
   if (staged_.empty()) return;
   staged_.store({.first_row = first_row(scope_, tile_, i_, halves.front()),
                  .first_column = 0,

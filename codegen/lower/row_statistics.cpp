@@ -35,9 +35,10 @@ kir::AllReduce all_reduce(kir::KernelBuilder& builder, int64_t threads, const st
                      .barrier = exchange.barrier,
                      .group = exchange.group,
                      .groups = exchange.groups,
-                     .arrived = {},
-                     .parity = exchange.parity};
-  if (exchange.parity.valid()) {
+                     .arrived = exchange.arrived,
+                     .parity = exchange.parity,
+                     .half = exchange.half};
+  if (exchange.parity.valid() && !exchange.arrived.valid()) {
     const int64_t phases = exchange.phase.valid() ? 2 : 1;
     all.arrived = builder.add_mbarriers(name + "_arrived", exchange.groups * phases, 1);
     builder.sync_cluster();
@@ -355,12 +356,12 @@ int64_t RowStatistics::elements_of_thread(int64_t threads) const {
   return facts_.space.columns / (threads * schedule.cluster_size());
 }
 
-void RowStatistics::combine(const std::vector<RowStatistics>& rows, int64_t threads,
-                            const std::string& name, const RowExchange& exchange) {
+kir::MbarrierId RowStatistics::combine(const std::vector<RowStatistics>& rows, int64_t threads,
+                                       const std::string& name, const RowExchange& exchange) {
   const RowStatistics& first = rows.front();
   // In a row without elements every thread already has the result.
   const bool is_alone = threads == 1 && !exchange.parity.valid();
-  if (first.empty() || is_alone || first.facts_.space.columns == 0) return;
+  if (first.empty() || is_alone || first.facts_.space.columns == 0) return {};
   kir::AllReduce all = all_reduce(first.builder_, threads, name, exchange);
   for (const RowStatistics& row : rows) {
     for (const Accumulator& accumulator : row.accumulators_) {
@@ -376,7 +377,9 @@ void RowStatistics::combine(const std::vector<RowStatistics>& rows, int64_t thre
       }
     }
   }
+  const kir::MbarrierId arrived = all.arrived;
   first.builder_.append(std::move(all));
+  return arrived;
 }
 
 /// Computes mean and m2 from the scaled sum of the deviations from the pivot and the squares of

@@ -18,6 +18,8 @@ struct RowExchange {
   int64_t groups = 1;
   kir::ExprId parity{};  ///< In a cluster: parity of the mbarriers' phase. all_reduce() declares
                          ///< these mbarriers.
+  kir::ReduceHalf half = kir::ReduceHalf::kWhole;
+  kir::MbarrierId arrived{};  ///< In kReceive: those of the half that sent.
 };
 
 /// A reduction without parts over the threads of a row, of which a block has `threads`.
@@ -89,10 +91,10 @@ class RowStatistics {
   /// Combines the first-pass results of the `threads` threads of a row, as combine() does.
   static void exchange(std::vector<RowStatistics>& rows, int64_t threads, const std::string& name,
                        const RowExchange& exchange);
-  /// Combines the tuples of the `threads` threads of a row. Several rows with the same reductions
-  /// share one exchange.
-  static void combine(const std::vector<RowStatistics>& rows, int64_t threads,
-                      const std::string& name, const RowExchange& exchange);
+  /// Combines the tuples of the `threads` threads of a row, or does a half of that. Several rows
+  /// with the same reductions share one exchange. Returns its mbarriers.
+  static kir::MbarrierId combine(const std::vector<RowStatistics>& rows, int64_t threads,
+                                 const std::string& name, const RowExchange& exchange);
   /// Defines the row values of the reductions in the tiles, whose current row must be this one.
   void define_results();
 

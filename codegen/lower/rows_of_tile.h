@@ -20,13 +20,19 @@ class RowsOfTile {
 
   /// Declares what all rows of a thread share.
   void prepare();
-  /// How the rows are exchanged over a cluster: by warp `group` (i32) of so many.
+  /// How the rows are exchanged over a cluster: by `group` (i32) of so many, each a warp's.
   [[nodiscard]] RowExchange exchange(kir::ExprId group, int64_t groups) const;
   /// Called when the tiles have entered one of the rows, with its number among the space's (i64).
   using EnterRow = std::function<void(size_t row, kir::ExprId number)>;
   /// Evaluates the rows at these places of the block's tile (i32), rows_together_ of them.
   void evaluate_together(program::AxisId m, const std::vector<kir::ExprId>& in_tile,
                          const RowExchange& exchange, const EnterRow& enter);
+  /// The same as far as the first exchange, or from there on.
+  void evaluate_half(kir::ReduceHalf half, program::AxisId m,
+                     const std::vector<kir::ExprId>& in_tile, const RowExchange& exchange,
+                     const EnterRow& enter);
+  /// Counts an exchange of the block.
+  void next_exchange();
 
   const ProgramScope& scope_;
   kir::KernelBuilder& builder_;

@@ -68,12 +68,18 @@ class RepeatedReductions {
   IdMap<StmtId, uint8_t> repeated_;
 };
 
+/// The scratch buffers of reductions in halves, by the mbarriers that both halves have.
+using ScratchOfHalves = IdMap<kir::MbarrierId, std::vector<BufferId>>;
+
 /// Lowers one AllReduce. Bools are exchanged as i32, because shuffles and shared memory do not take
 /// them.
 class ReductionLowering {
  public:
-  ReductionLowering(kir::KernelBuilder& builder, const AllReduce& reduce)
-      : b_(builder), reduce_(reduce), thread_(b_.special(kir::Special::kThreadIndex)) {
+  ReductionLowering(kir::KernelBuilder& builder, const AllReduce& reduce, ScratchOfHalves& halves)
+      : b_(builder),
+        reduce_(reduce),
+        halves_(halves),
+        thread_(b_.special(kir::Special::kThreadIndex)) {
     for (const kir::ReducePart& part : reduce.parts) {
       for (const VarId var : part.vars) {
         components_.push_back({.var = var, .partner = {}, .scratch = {}});
@@ -86,6 +92,10 @@ class ReductionLowering {
   /// selects the buffer, or if there is only one.
   void lower(VarId half) {
     if (components_.empty() || (reduce_.threads == 1 && !reduce_.arrived.valid())) return;
+    if (reduce_.half == kir::ReduceHalf::kReceive) {
+      receive_from_cluster();
+      return;
+    }
     b_.comment(fmt::format("Reduce {} over {} threads", reduce_.name, reduce_.threads));
     declare_partners();
     exchange(std::min(reduce_.threads, kWarp));
@@ -161,11 +171,36 @@ class ReductionLowering {
   /// Groups of fewer threads than a warp share the mbarrier of their warp. Each sends its tuple
   /// itself.
   void exchange_in_cluster() {
-    const int64_t cluster = b_.kernel().cluster;
+    const ClusterPlaces places = cluster_places();
+    const std::vector<Sent> sent = pack_for_cluster(places, true);
+    send(places, sent);
+    if (reduce_.half == kir::ReduceHalf::kWhole) receive(places, sent);
+  }
+
+  /// The half that waits. Each thread's tuple is of all threads of its group already.
+  void receive_from_cluster() {
+    b_.comment(fmt::format("Receive {} from the cluster", reduce_.name));
+    for (int64_t& elements : elements_) elements *= std::min(reduce_.threads, kWarp);
+    declare_partners();
+    const ClusterPlaces places = cluster_places();
+    receive(places, pack_for_cluster(places, false));
+  }
+
+  /// Where the tuples of a group lie, in the shared memory of each block.
+  struct ClusterPlaces {
+    ExprId mbarrier;      ///< Index in `arrived`.
+    ExprId base;          ///< Of the group's first tuple.
+    int64_t tuples;       ///< Of a group: one of each of its warps in each block.
+    int64_t of_warp;      ///< Groups of a warp.
+    int64_t group_lanes;  ///< Lanes of a warp that a group has.
+    int64_t group_warps;
+    int64_t count;  ///< Tuples of all groups and phases.
+  };
+  ClusterPlaces cluster_places() {
     const int64_t group_warps = std::max<int64_t>(reduce_.threads / kWarp, 1);
     const int64_t group_lanes = std::min(reduce_.threads, kWarp);
-    const int64_t of_warp = kWarp / group_lanes;  // Groups.
-    const int64_t tuples = cluster * group_warps;
+    const int64_t of_warp = kWarp / group_lanes;
+    const int64_t tuples = b_.kernel().cluster * group_warps;
     const ExprId group = reduce_.group.valid() ? reduce_.group : b_.integer(0);
     const ExprId phase = reduce_.phase.valid() ? reduce_.phase : b_.integer(0);
     const int64_t phases = reduce_.phase.valid() ? 2 : 1;
@@ -175,25 +210,37 @@ class ReductionLowering {
       const ExprId number = b_.rem(b_.div(thread_, b_.integer(group_lanes)), b_.integer(of_warp));
       base = b_.add(base, b_.mul(number, b_.integer(tuples)));
     }
+    return {.mbarrier = place,
+            .base = base,
+            .tuples = tuples,
+            .of_warp = of_warp,
+            .group_lanes = group_lanes,
+            .group_warps = group_warps,
+            .count = phases * reduce_.groups * of_warp * tuples};
+  }
+
+  void send(const ClusterPlaces& places, const std::vector<Sent>& sent) {
+    const int64_t cluster = b_.kernel().cluster;
     const ExprId block = b_.rem(b_.special(kir::Special::kBlockIndex), b_.integer(cluster));
-    const ExprId warp = b_.rem(b_.div(thread_, b_.integer(kWarp)), b_.integer(group_warps));
-    const std::vector<Sent> sent = pack_for_cluster(phases * reduce_.groups * of_warp * tuples);
+    const ExprId warp = b_.rem(b_.div(thread_, b_.integer(kWarp)), b_.integer(places.group_warps));
     int64_t bytes = 0;
     for (const Sent& part : sent) {
-      bytes += of_warp * tuples * part.width * bytes_of(travel_type(components_[part.first].var));
+      bytes += places.of_warp * places.tuples * part.width *
+               bytes_of(travel_type(components_[part.first].var));
     }
     // A lane sends for all lanes of its warp. They have read the tuples of two executions ago.
     b_.append(kir::WarpBarrier{});
     // The bytes of all tuples that are sent to this block; some may have arrived already.
     const ExprId sharing = b_.integer(std::max(reduce_.threads, kWarp));
     b_.when(b_.equal(b_.rem(thread_, sharing), b_.integer(0)), [&] {
-      b_.append(kir::ExpectBytes{reduce_.arrived, place, b_.integer(bytes)});
+      b_.append(kir::ExpectBytes{reduce_.arrived, places.mbarrier, b_.integer(bytes)});
     });
-    const ExprId in_group = b_.rem(thread_, b_.integer(group_lanes));
-    for (int64_t first_block = 0; first_block < cluster; first_block += group_lanes) {
+    const ExprId in_group = b_.rem(thread_, b_.integer(places.group_lanes));
+    for (int64_t first_block = 0; first_block < cluster; first_block += places.group_lanes) {
       const ExprId receiver = b_.add(in_group, b_.integer(first_block));
       b_.when(b_.less(receiver, b_.integer(cluster)), [&] {
-        const ExprId own = b_.add(base, b_.add(b_.mul(block, b_.integer(group_warps)), warp));
+        const ExprId own =
+            b_.add(places.base, b_.add(b_.mul(block, b_.integer(places.group_warps)), warp));
         for (const Sent& part : sent) {
           b_.append(kir::ClusterStore{
               .shared = part.scratch,
@@ -201,19 +248,22 @@ class ReductionLowering {
               .block = receiver,
               .source = part.width > 1 ? part.tuple : travelling(components_[part.first].var),
               .array = reduce_.arrived,
-              .mbarrier = place});
+              .mbarrier = places.mbarrier});
         }
       });
     }
-    b_.append(kir::MbarrierWait{reduce_.arrived, place, reduce_.parity});
-    const int64_t lanes = std::min(tuples, group_lanes);
-    const ExprId first = b_.add(base, b_.rem(thread_, b_.integer(lanes)));
+  }
+
+  void receive(const ClusterPlaces& places, const std::vector<Sent>& sent) {
+    b_.append(kir::MbarrierWait{reduce_.arrived, places.mbarrier, reduce_.parity});
+    const int64_t lanes = std::min(places.tuples, places.group_lanes);
+    const ExprId first = b_.add(places.base, b_.rem(thread_, b_.integer(lanes)));
     load_sent(sent, first, true);
-    if (lanes < tuples) {  // Lanes then have several tuples.
+    if (lanes < places.tuples) {  // Lanes then have several tuples.
       std::ranges::fill(elements_, 0);
       declare_partners();
     }
-    for (int64_t more = lanes; more < tuples; more += lanes) {
+    for (int64_t more = lanes; more < places.tuples; more += lanes) {
       load_sent(sent, b_.add(first, b_.integer(more)), false);
       combine_with_partners();
     }
@@ -221,8 +271,8 @@ class ReductionLowering {
   }
 
   /// What the blocks of a cluster send each other: tuples that fit one store (sent_together()) as a
-  /// whole, packed here, others by component. `count`: places in shared memory.
-  std::vector<Sent> pack_for_cluster(int64_t count) {
+  /// whole, others by component. `packs`: puts the thread's own tuples together.
+  std::vector<Sent> pack_for_cluster(const ClusterPlaces& places, bool packs) {
     std::vector<Sent> all;
     size_t first = 0;
     for (const kir::ReducePart& part : reduce_.parts) {
@@ -232,16 +282,19 @@ class ReductionLowering {
       if (width > 1) {
         const std::string name = reduce_.name + "_tuple";
         const VarId tuple = b_.declare_tile(name, types.front(), 1, width);
-        for (int64_t lane = 0; lane < width; ++lane) {
+        for (int64_t lane = 0; packs && lane < width; ++lane) {
           // Lanes beyond the tuple repeat its last component.
           const VarId var = part.vars[std::min(static_cast<size_t>(lane), types.size() - 1)];
           b_.set(tuple, b_.integer(0), b_.integer(lane), b_.ref(var));
         }
-        const BufferId scratch = add_scratch(name + "s", types.front(), count * width);
+        const BufferId scratch =
+            scratch_of(all.size(), name + "s", types.front(), places.count * width);
         all.push_back({first, types.size(), width, tuple, scratch});
       } else {
         for (size_t i = first; i < first + types.size(); ++i) {
-          components_[i].scratch = add_scratch(components_[i], count);
+          const VarId var = components_[i].var;
+          components_[i].scratch =
+              scratch_of(all.size(), name_of(var) + "_warps", travel_type(var), places.count);
           all.push_back({i, 1, 1, {}, components_[i].scratch});
         }
       }
@@ -278,6 +331,14 @@ class ReductionLowering {
       kir::emit_combine(b_, part.combiner, part.vars, others);
       first += part.vars.size();
     }
+  }
+
+  /// The buffer for what is sent with a number: of a half, that of the other one.
+  BufferId scratch_of(size_t number, const std::string& name, DType type, int64_t count) {
+    if (reduce_.half == kir::ReduceHalf::kWhole) return add_scratch(name, type, count);
+    std::vector<BufferId>& scratch = halves_[reduce_.arrived];
+    while (scratch.size() <= number) scratch.push_back(add_scratch(name, type, count));
+    return scratch[number];
   }
 
   BufferId add_scratch(const Component& component, int64_t count) {
@@ -419,6 +480,7 @@ class ReductionLowering {
 
   kir::KernelBuilder& b_;
   const AllReduce& reduce_;
+  ScratchOfHalves& halves_;
   ExprId thread_;
   std::vector<Component> components_;
   std::vector<int64_t> elements_;  ///< Of each part's tuples, as far as they are known.
@@ -431,6 +493,7 @@ kir::Kernel lower_reductions(kir::Kernel kernel) {
   const RepeatedReductions repeated(before);
   kir::KernelBuilder builder(&kernel);
   kir::Block declarations;
+  ScratchOfHalves halves;
   kir::replace_statements(builder, [&](StmtId id, const kir::StmtKind& kind) {
     const auto* reduce = std::get_if<AllReduce>(&kind);
     if (reduce == nullptr) return false;
@@ -439,7 +502,7 @@ kir::Kernel lower_reductions(kir::Kernel kernel) {
       builder.into(&declarations,
                    [&] { half = builder.declare(reduce->name + "_half", builder.integer(0)); });
     }
-    ReductionLowering(builder, *reduce).lower(half);
+    ReductionLowering(builder, *reduce, halves).lower(half);
     return true;
   });
   kernel.body.insert(kernel.body.begin(), declarations.begin(), declarations.end());

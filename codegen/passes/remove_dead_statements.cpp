@@ -72,6 +72,7 @@ class Liveness {
                           [](const kir::WgmmaCommit&) { return true; },
                           [](const kir::WgmmaWait&) { return true; },
                           [&](const kir::AllReduce& s) {
+                            if (s.half != kir::ReduceHalf::kWhole) return true;
                             return std::ranges::any_of(
                                 s.parts,
                                 [this](const kir::ReducePart& part) { return is_read(part); });
@@ -113,7 +114,7 @@ class Liveness {
       read(loop->index);
     } else if (const auto* reduce = std::get_if<kir::AllReduce>(&stmt)) {
       for (const kir::ReducePart& part : reduce->parts) {
-        if (!is_read(part)) continue;
+        if (reduce->half == kir::ReduceHalf::kWhole && !is_read(part)) continue;
         for (const VarId var : part.vars) read(var);
       }
     }
@@ -162,7 +163,9 @@ class Remover {
       } else if (auto* branch = std::get_if<kir::If>(&stmt)) {
         remove(branch->then_body);
         remove(branch->else_body);
-      } else if (auto* reduce = std::get_if<kir::AllReduce>(&stmt)) {
+      } else if (auto* reduce = std::get_if<kir::AllReduce>(&stmt);
+                 reduce != nullptr && reduce->half == kir::ReduceHalf::kWhole) {
+        // What halves send is what they receive.
         std::erase_if(reduce->parts,
                       [this](const kir::ReducePart& part) { return !liveness_.is_read(part); });
       }

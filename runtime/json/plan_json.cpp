@@ -59,6 +59,7 @@ Json to_json(const Schedule& schedule) {
           {"min_blocks_per_sm", schedule.min_blocks_per_sm},
           {"persistent_blocks", schedule.persistent_blocks},
           {"cluster_size", schedule.cluster_size()},
+          {"exchange", text_of(schedule.exchange())},
           {"pipeline_stages", schedule.pipeline_stages()},
           {"rows_per_iteration", schedule.rows_per_iteration()},
           {"consumer_registers", schedule.consumer_registers()},

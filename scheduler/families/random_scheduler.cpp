@@ -220,6 +220,8 @@ class Draw {
     own.consumer_registers = raised_register_cap(limits_, out.threads_per_block(), producer.threads,
                                                  producer.kept, out.min_blocks_per_sm);
     if (facts_.has_reduction()) own.cluster_size = cluster_size();
+    if (own.cluster_size > 1 && own.epilogue_warps > 0 && below(2) == 0)
+      own.exchange = ExchangeKind::kClusterAhead;
     const int64_t tiles =
         divided_up(facts_.space.rows, own.tile_rows) *
         (own.cluster_size > 1 ? 1 : divided_up(facts_.space.columns, own.tile_columns));

@@ -131,6 +131,10 @@ class Printer {
     --depth_;
   }
 
+  static std::string_view exchange_text(const Nest& nest) {
+    return nest.exchange == ExchangeKind::kClusterAhead ? " ahead" : "";
+  }
+
   void print(const Nest& nest) {
     std::vector<std::string> loops;
     for (const Loop& loop : nest.loops) loops.push_back(text(loop));
@@ -139,7 +143,7 @@ class Printer {
         nest.group > 1 ? fmt::format(" group {}", nest.group) : "",
         nest.persistent_blocks > 0 ? fmt::format(" persistent {}", nest.persistent_blocks) : "",
         nest.at_once > 1 ? fmt::format(" at once {}", nest.at_once) : "",
-        nest.cluster > 1 ? fmt::format(" cluster {}", nest.cluster) : ""));
+        nest.cluster > 1 ? fmt::format(" cluster {}{}", nest.cluster, exchange_text(nest)) : ""));
     block(nest.body);
     line("}");
   }

@@ -23,6 +23,7 @@
 #include "fusion_ir/dtype.h"
 #include "fusion_ir/id.h"
 #include "fusion_ir/op.h"
+#include "scheduler/schedule/family_parameters.h"
 
 namespace sinter::program {
 
@@ -124,6 +125,7 @@ struct Nest {
   /// Blocks only: so many blocks of a cluster take the iterations of the last loop that belong to
   /// one of the others. The last loop has as many.
   int64_t cluster = 1;
+  ExchangeKind exchange = ExchangeKind::kCluster;  ///< Of these blocks, where they share rows.
   Steps body{};
   friend bool operator==(const Nest&, const Nest&) = default;
 };

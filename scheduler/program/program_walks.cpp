@@ -151,6 +151,10 @@ class Checker {
               nest.at_once, 1, "tiles", "use rows_per_block 1");
       require(nest.cluster >= 1, "a cluster has blocks", nest.cluster, 1, "blocks",
               "use cluster_size 1");
+      const bool has_epilogue = program_.producer && program_.producer->epilogue_warps > 0;
+      require(nest.exchange == ExchangeKind::kCluster || (nest.cluster > 1 && has_epilogue),
+              "the warps of an epilogue of blocks that share rows send them ahead", nest.cluster, 1,
+              "blocks", "use exchange cluster");
       if (nest.cluster <= 1) return;
       const Loop& last = nest.loops.back();
       const int64_t parts =
@@ -508,6 +512,11 @@ bool has_whole_turns(const Program& program, const Pipeline& pipeline) {
 int64_t cluster_size(const Program& program) {
   const Nest* nest = nest_of_blocks(program);
   return nest == nullptr ? 1 : nest->cluster;
+}
+
+ExchangeKind exchange_of(const Program& program) {
+  const Nest* nest = nest_of_blocks(program);
+  return nest == nullptr ? ExchangeKind::kCluster : nest->exchange;
 }
 
 int64_t blocks_of_columns(const Fold& fold) {

@@ -42,6 +42,7 @@ int64_t tiles_at_once(const Program& program);
 
 /// Blocks of a cluster; 1: there are none.
 int64_t cluster_size(const Program& program);
+ExchangeKind exchange_of(const Program& program);
 
 /// Warps that take parts of the contracted axis in turns; 0: all warps work on each part.
 int64_t slice_warps(const Program& program);

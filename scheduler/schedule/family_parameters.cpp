@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "fusion_ir/error.h"
 #include "scheduler/schedule/family_names.h"
 
 namespace sinter {
@@ -32,6 +33,16 @@ constexpr std::array kBuiltinFamilies = {
 };
 
 }  // namespace
+
+std::string_view text_of(ExchangeKind exchange) {
+  switch (exchange) {
+    case ExchangeKind::kCluster:
+      return "cluster";
+    case ExchangeKind::kClusterAhead:
+      return "cluster_ahead";
+  }
+  unreachable();
+}
 
 FamilyParameters parameters_of_family(std::string_view family) {
   for (const BuiltinFamily& builtin : kBuiltinFamilies) {

@@ -71,6 +71,17 @@ struct WarpSpecialisedParameters {
                          const WarpSpecialisedParameters&) = default;
 };
 
+/// How blocks that share rows exchange what they know of them.
+enum class ExchangeKind : uint8_t {
+  kCluster,  ///< Through distributed shared memory. A warp waits for the others of its rows at
+             ///< once.
+  /// The same, but the warps of an epilogue reduce and send all rows of a tile before they wait for
+  /// the first of them. They read the tile twice, and shared memory has places for all its rows.
+  kClusterAhead,
+};
+
+std::string_view text_of(ExchangeKind exchange);
+
 /// A block computes a tile of the result of a contraction. threads_per_row counts the threads of a
 /// block; a thread loads and stores vector_width adjacent columns at once.
 struct MatmulParameters {
@@ -85,6 +96,7 @@ struct MatmulParameters {
   /// Blocks of a cluster, which share the columns of rows that are reduced evenly, and exchange
   /// what they know of them. Only with a producer.
   int64_t cluster_size = 1;
+  ExchangeKind exchange = ExchangeKind::kCluster;  ///< Of the blocks of a cluster.
   /// Warp-specialised: a producer brings in the operands by tensor maps, and the warp groups of
   /// persistent_blocks blocks multiply them (wgmma). Their threads have so many registers, which
   /// they request with setmaxnreg. 0: every warp copies and multiplies (mma.sync).

@@ -35,15 +35,18 @@ constexpr std::array kFinishes = {Finish::kKernel, Finish::kLastBlock};
 constexpr std::array kReadPriorities = {ReadPriority::kNormal, ReadPriority::kEvictFirst,
                                         ReadPriority::kEvictLast, ReadPriority::kLastUse};
 
+constexpr std::array kExchanges = {ExchangeKind::kCluster, ExchangeKind::kClusterAhead};
+
 /// The words that stand for the values of a type. The argument only selects the type.
 std::span<const Residency> words_of(Residency) { return kResidencies; }
 std::span<const RowAccess> words_of(RowAccess) { return kRowAccesses; }
 std::span<const ReadPriority> words_of(ReadPriority) { return kReadPriorities; }
 std::span<const DependentLaunch> words_of(DependentLaunch) { return kDependentLaunches; }
 std::span<const Finish> words_of(Finish) { return kFinishes; }
+std::span<const ExchangeKind> words_of(ExchangeKind) { return kExchanges; }
 
-using FieldValue =
-    std::variant<int64_t, Residency, RowAccess, ReadPriority, DependentLaunch, Finish>;
+using FieldValue = std::variant<int64_t, Residency, RowAccess, ReadPriority, DependentLaunch,
+                                Finish, ExchangeKind>;
 
 std::string text_of_value(const FieldValue& value) {
   return std::visit(overloaded{[](int64_t number) { return fmt::format("{}", number); },
@@ -113,6 +116,7 @@ constexpr std::array kFields = {
                  &LoopedParameters::cluster_size, &MultiWaveParameters::cluster_size,
                  &WarpSpecialisedParameters::cluster_size, &MatmulParameters::cluster_size>(
         "cluster_size"),
+    family_field<&Schedule::exchange, &MatmulParameters::exchange>("exchange"),
     family_field<&Schedule::tile_rows, &MatmulParameters::tile_rows>("tile_rows"),
     family_field<&Schedule::tile_columns, &MatmulParameters::tile_columns>("tile_columns"),
     family_field<&Schedule::tile_depth, &MatmulParameters::tile_depth>("tile_depth"),

@@ -153,6 +153,10 @@ struct Schedule {
     return field_or(parameters, Residency::kRegister,
                     [](const auto& own) -> decltype(own.accumulators) { return own.accumulators; });
   }
+  [[nodiscard]] ExchangeKind exchange() const {
+    return field_or(parameters, ExchangeKind::kCluster,
+                    [](const auto& own) -> decltype(own.exchange) { return own.exchange; });
+  }
   /// Empty for built-in families.
   [[nodiscard]] const std::map<std::string, int64_t, std::less<>>& external_values() const;
 

@@ -211,6 +211,7 @@ class ProgramBuilder {
                                            .persistent_blocks = schedule_.persistent_blocks,
                                            .at_once = schedule_.rows_per_block,
                                            .cluster = own_.cluster_size,
+                                           .exchange = own_.exchange,
                                            .body = std::move(body)});
     out_.body.push_back(blocks);
     if (own_.epilogue_warps > 0) {
@@ -220,7 +221,10 @@ class ProgramBuilder {
     if (own_.cluster_size > 1) {
       // Iterations of the blocks alternate between two copies.
       constexpr int64_t kCopies = 2;
-      const Schedule of_rows = program::row_schedule(out_);
+      Schedule of_rows = program::row_schedule(out_);
+      // Rows that are sent ahead have places for all iterations of a tile.
+      if (own_.exchange != ExchangeKind::kCluster)
+        of_rows.rows_per_block = own_.tile_rows / program::rows_together(out_);
       auto& step = std::get<program::Region>(
           out_.steps[std::get<program::Nest>(out_.steps[region]).body.front()]);
       for (const Stage& stage : stages_.stages)

@@ -198,6 +198,11 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
   if (schedule.unroll != 1 || !schedule.kept.empty())
     return broken("matmul schedules unroll nothing and keep nothing", schedule.unroll, 1, "vectors",
                   "use unroll 1 and no keep lines");
+  if (own.exchange != ExchangeKind::kCluster && (own.cluster_size == 1 || own.epilogue_warps == 0))
+    return broken("the warps of an epilogue of blocks that share rows send them ahead",
+                  own.cluster_size == 1 ? 1 : own.epilogue_warps, own.cluster_size == 1 ? 2 : 1,
+                  own.cluster_size == 1 ? "blocks" : "warps",
+                  "use exchange cluster, or set cluster_size and epilogue_warps");
   if (own.cluster_size != 1 && !has_producer(own))
     return broken("only blocks with a producer form clusters", own.cluster_size, 1, "blocks",
                   "use cluster_size 1, or set consumer_registers");
