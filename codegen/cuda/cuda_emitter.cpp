@@ -349,6 +349,25 @@ class CudaEmitter {
                      address(stmt.array, stmt.index), text(stmt.parity)));
   }
 
+  void print(const kir::MessageStore& stmt) {
+    std::string values;
+    for (const kir::VarId value : stmt.values) values += fmt::format(", {}", names_.vars[value]);
+    line(fmt::format("message_store({}, {}{});",
+                     message_place(stmt.mail, text(stmt.block), stmt.place), text(stmt.number),
+                     values));
+  }
+  void print(const kir::MessageWait& stmt) {
+    std::string values;
+    for (const kir::VarId value : stmt.values) values += fmt::format(", {}", names_.vars[value]);
+    const std::string rank = fmt::format("(int)blockIdx.x % {}", kernel_.team);
+    line(fmt::format("message_wait({}, {}{});", message_place(stmt.mail, rank, stmt.place),
+                     text(stmt.number), values));
+  }
+  /// The address of a place of a block of the team.
+  std::string message_place(kir::BufferId mail, const std::string& block, kir::ExprId place) {
+    return fmt::format("message_place<{}, {}>({}, {}, {})", kernel_.team, kernel_.message_places,
+                       names_.buffers[mail], block, text(place));
+  }
   void print(const kir::ClusterBarrier&) { line("cluster_barrier();"); }
   void print(const kir::ClusterArrive&) { line("cluster_arrive();"); }
   void print(const kir::ClusterWait&) { line("cluster_wait();"); }
@@ -566,6 +585,7 @@ KernelSource make_kernel_source(const kir::Kernel& kernel, std::vector<int64_t> 
       .work_param = kernel.grid.work.index,
       .work_per_block = kernel.grid.per_block,
       .cluster_size = kernel.cluster,
+      .team_size = kernel.team,
       .threads = kernel.threads,
       .min_blocks_per_sm = kernel.min_blocks_per_sm,
       .shared_bytes = kir::shared_bytes(kernel),

@@ -11,7 +11,7 @@ namespace {
 // Sorted. Keywords of C++20 and of CUDA, built-in variables and types, and what codegen/device/
 // declares. Functions that NVRTC declares itself (exp, min, abs, ...) are listed too: a variable of
 // that name would rarely hide one from an inlined header, but would confuse a reader.
-constexpr std::array<std::string_view, 215> kReserved = {
+constexpr std::array<std::string_view, 222> kReserved = {
     // clang-format off
     "Bits", "KernelTable", "MatrixDescriptor", "Mbarrier", "Packet", "Round", "TensorMap", "Vec",
     "abs", "alignas", "alignof", "and", "and_eq", "asm", "async_commit", "async_copy", "async_wait",
@@ -24,14 +24,15 @@ constexpr std::array<std::string_view, 215> kReserved = {
     "do", "double", "dynamic_cast", "else", "enum", "erf", "evict_first_policy",
     "evict_last_policy", "exp", "exp2", "explicit", "export", "extern", "f16", "f8e4m3", "f8e5m2",
     "false", "float", "floor", "for", "friend", "goto", "gridDim", "group_barrier",
-    "hold_operands", "hold_sums",
+    "has_number",    "hold_operands", "hold_sums",
     "i8", "if", "increase_max_registers", "inline", "int", "launch_dependents", "load_global",
     "load_global_evict_first", "load_global_evict_last", "load_matrix", "load_matrix_transposed",
     "load_packet", "load_packet_evict_first", "load_packet_evict_last", "load_packet_shared",
     "load_packet_written", "load_packet_written_evict_first", "load_packet_written_evict_last",
     "load_shared", "load_written", "load_written_evict_first", "load_written_evict_last", "log",
     "long", "matrix_descriptor", "max", "mbarrier_arrive", "mbarrier_expect_bytes",
-    "mbarrier_fence_init", "mbarrier_init", "mbarrier_wait", "mbarrier_wait_cluster", "min", "mma",
+    "mbarrier_fence_init", "mbarrier_init", "mbarrier_wait", "mbarrier_wait_cluster", "message_bits",
+    "message_place", "message_store", "message_value", "message_wait", "message_word", "min", "mma",
     "mutable", "namespace", "new", "noexcept", "not", "not_eq", "nullptr", "operator", "or",
     "or_eq", "pack", "pack_as", "pack_bf16", "pack_f16", "pack_f8e4m3", "pack_f8e5m2", "pack_i8",
     "pack_u8", "pow", "private", "protected", "proxy_fence", "public", "register",

@@ -71,7 +71,10 @@ struct KernelSource {
   int64_t work_per_block = 1;  ///< Clusters = ceil(param_values[work_param] / work_per_block);
                                ///< without work there is no launch.
   int64_t cluster_size = 1;    ///< Blocks of a cluster, as declared in the code.
-  int64_t threads = 128;       ///< Per block.
+  /// Blocks that wait for each other's messages: work is that of teams, and all blocks of a launch
+  /// must run at the same time. 1: there are none.
+  int64_t team_size = 1;
+  int64_t threads = 128;  ///< Per block.
   int64_t min_blocks_per_sm = 1;
   int64_t shared_bytes = 0;  ///< Of one block, as planned.
   /// True: all of shared_bytes is dynamic shared memory; false: all of it is static.

@@ -77,6 +77,8 @@ class Headers {
   void visit(const kir::ClusterBarrier&) { names_.insert("cluster.cuh"); }
   void visit(const kir::ClusterArrive&) { names_.insert("cluster.cuh"); }
   void visit(const kir::ClusterWait&) { names_.insert("cluster.cuh"); }
+  void visit(const kir::MessageStore&) { names_.insert("message.cuh"); }
+  void visit(const kir::MessageWait&) { names_.insert("message.cuh"); }
   void visit(const kir::DeviceFence&) { names_.insert("device_order.cuh"); }
   void visit(const kir::AtomicCount&) { names_.insert("device_order.cuh"); }
   void visit(const kir::LaunchDependents&) { names_.insert("dependent_launch.cuh"); }

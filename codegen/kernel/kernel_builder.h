@@ -66,6 +66,14 @@ class KernelBuilder {
   TensorMapId add_tensor_map(TensorMap map);
   VarId add_var(std::string name, DType type, int64_t groups = 1, int64_t lanes = 1);
 
+  /// The first of so many places for messages that nothing else uses.
+  int64_t reserve_places(int64_t count) {
+    const int64_t first = reserved_places_;
+    reserved_places_ += count;
+    return first;
+  }
+  [[nodiscard]] int64_t reserved_places() const { return reserved_places_; }
+
   // ---- Statements
   /// Initialises the mbarriers and makes them usable by all blocks of a cluster.
   void init_mbarriers();
@@ -106,7 +114,8 @@ class KernelBuilder {
   Kernel* kernel_;
   ExprInterner interner_;
   std::vector<Block*> open_;
-  bool has_to_sync_ = false;  ///< A ClusterArrive was emitted, but no ClusterWait yet.
+  bool has_to_sync_ = false;
+  int64_t reserved_places_ = 0;  ///< A ClusterArrive was emitted, but no ClusterWait yet.
   std::unordered_map<std::string, int> names_;  ///< Taken names; next suffix to try.
 };
 

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "fusion_ir/error.h"
+#include "scheduler/schedule/row_schedule.h"
 
 namespace sinter::kir {
 
@@ -73,6 +74,17 @@ int64_t SharedMatrix::elements_spanned(int64_t own, int64_t element_bytes) const
 bool operator==(const FloatConstant& a, const FloatConstant& b) {
   return std::bit_cast<uint64_t>(a.value) == std::bit_cast<uint64_t>(b.value);
 }
+
+int64_t message_places(const AllReduce& reduce, int64_t team) {
+  const int64_t phases = reduce.phase.valid() ? 2 : 1;
+  const int64_t of_warp = kWarp / std::min(reduce.threads, kWarp);
+  int64_t places = 0;
+  for (const ReducePart& part : reduce.parts)
+    places += phases * reduce.groups * of_warp * team * places_of_tuple(part.vars.size());
+  return places;
+}
+
+int64_t blocks_together(const Kernel& kernel) { return std::max(kernel.cluster, kernel.team); }
 
 DType left_type(const Kernel& kernel, const Wgmma& product) {
   const auto* in_registers = std::get_if<RegisterMatrix>(&product.left);

@@ -19,6 +19,8 @@
 //               global memory make the accesses of one block visible to another.
 // Clusters.     `cluster` consecutive blocks run at the same time. Each has its own shared memory
 //               and can store to that of the others (distributed shared memory).
+// Teams.        `team` consecutive blocks send each other messages through global memory. All
+//               blocks of the launch run at the same time (a cooperative launch).
 // Expressions.  Pointwise functions mean what fusion_ir/op.h says, in the expression's type; casts
 //               likewise.
 // Text.         kernel_printer.h has the .kir grammar; parse(print(k)) == k.
@@ -468,6 +470,33 @@ struct ClusterArrive {
 struct ClusterWait {
   friend bool operator==(const ClusterWait&, const ClusterWait&) = default;
 };
+/// Sends values and a number to another block of the team, or to this one: value i goes to place
+/// `place` + i of block `block` (i32), counted from 0. A block has Kernel::message_places places
+/// for messages, each of kMessagePlaceBytes, which hold 0 when the kernel starts. A place holds one
+/// message, and the next may be sent when some MessageWait has taken it. Number 0 clears the place:
+/// the block itself does so when it has taken all its messages, so that the next launch finds 0.
+///
+/// A value and its number arrive together; different values may not, and nothing else is ordered by
+/// a message.
+struct MessageStore {
+  BufferId mail;  ///< Global, of i32, read and written; nothing else accesses it. It holds the
+                  ///< places of all blocks in their order.
+  ExprId block, place;
+  std::vector<VarId> values;  ///< Scalars of 4 bytes, one to four.
+  ExprId number;              ///< An i32 that is not negative.
+  friend bool operator==(const MessageStore&, const MessageStore&) = default;
+};
+/// Waits until the block's own places from `place` on hold messages with this number, and takes
+/// them.
+struct MessageWait {
+  BufferId mail;
+  ExprId place;
+  std::vector<VarId> values;
+  ExprId number;  ///< An i32 of at least 1.
+  friend bool operator==(const MessageWait&, const MessageWait&) = default;
+};
+using sinter::kMessagePlaceBytes;
+
 /// Block-wide barrier; orders shared-memory accesses before it with those after it.
 struct Barrier {
   friend bool operator==(const Barrier&, const Barrier&) = default;
@@ -669,7 +698,7 @@ struct ReducePart {
   int64_t elements = 0;
   friend bool operator==(const ReducePart&, const ReducePart&) = default;
 };
-/// Which half of a reduction over the blocks of a cluster a statement is.
+/// Which half of a reduction over the blocks of a cluster or team a statement is.
 enum class ReduceHalf : uint8_t {
   kWhole,
   kSend,     ///< Combines the tuples of a group in the block, and sends the result to all blocks.
@@ -705,10 +734,20 @@ struct AllReduce {
   MbarrierId arrived{};
   /// With `arrived`: the parity of the mbarrier's phase, an i32, uniform in a group.
   ExprId parity{};
-  /// With `arrived`: other statements may stand between the halves. After kSend the variables hold
-  /// no result; before kReceive they need no value. Both have the same `arrived`, parts, threads
-  /// and groups, and are executed by the same threads with the same group, phase and parity.
+  /// Only in a team: combines the groups of equal number in all its blocks, as with `arrived`, but
+  /// by messages with the number `number` (i32, at least 1, uniform in a group), which lie from
+  /// `first_place` on. A group has at most 32 threads.
+  BufferId mail{};
+  ExprId number{};
+  int64_t first_place = 0;
+  /// With `arrived` or `mail`: other statements may stand between the halves. After kSend the
+  /// variables hold no result; before kReceive they need no value. Both have the same `arrived` or
+  /// `first_place`, parts, threads and groups, and are executed by the same threads with the same
+  /// group, phase, parity and number.
   ReduceHalf half = ReduceHalf::kWhole;
+
+  /// True for reductions over several blocks.
+  [[nodiscard]] bool is_shared() const { return arrived.valid() || mail.valid(); }
   friend bool operator==(const AllReduce&, const AllReduce&) = default;
 };
 
@@ -716,16 +755,17 @@ using StmtKind =
     std::variant<Comment, Declare, Assign, SetElement, For, If, Load, Store, AsyncCopy, AsyncCommit,
                  AsyncWait, InitMbarriers, ExpectBytes, BulkCopy, TensorCopy, ProxyFence,
                  MbarrierArrive, ClusterStore, MbarrierWait, ClusterBarrier, ClusterArrive,
-                 ClusterWait, Barrier, GroupBarrier, SetMaxRegisters, LaunchDependents,
-                 WaitForPrevious, WarpBarrier, DeviceFence, AtomicCount, ShuffleXor, LaneExtreme,
-                 LoadMatrix, Mma, Wgmma, WgmmaFence, WgmmaCommit, WgmmaWait, AllReduce>;
+                 ClusterWait, MessageStore, MessageWait, Barrier, GroupBarrier, SetMaxRegisters,
+                 LaunchDependents, WaitForPrevious, WarpBarrier, DeviceFence, AtomicCount,
+                 ShuffleXor, LaneExtreme, LoadMatrix, Mma, Wgmma, WgmmaFence, WgmmaCommit,
+                 WgmmaWait, AllReduce>;
 struct Stmt {
   StmtKind kind;
   friend bool operator==(const Stmt&, const Stmt&) = default;
 };
 
-/// Clusters to launch: ceil(work / per_block), where `work` is the launch value of a parameter.
-/// Without work there is no launch.
+/// Clusters or teams to launch: ceil(work / per_block), where `work` is the launch value of a
+/// parameter. Without work there is no launch.
 struct Grid {
   ParamId work;
   int64_t per_block = 1;
@@ -738,6 +778,8 @@ struct Kernel {
   int64_t threads = 128;          ///< Per block, a multiple of 32, at most 1024.
   int64_t min_blocks_per_sm = 1;  ///< For __launch_bounds__.
   int64_t cluster = 1;  ///< Blocks of a cluster, a power of two up to sinter::kMostClusterBlocks.
+  int64_t team = 1;     ///< Blocks of a team, likewise; not beside clusters.
+  int64_t message_places = 0;  ///< Of each block of a team.
   Grid grid;
   IdVector<ParamId, Param> params;
   IdVector<BufferId, Buffer> buffers;
@@ -750,6 +792,13 @@ struct Kernel {
 
   friend bool operator==(const Kernel&, const Kernel&) = default;
 };
+
+/// Places for the messages of a reduction over a team: for each part and phase, and for each group
+/// and block of the team, as many as places_of_tuple() says.
+int64_t message_places(const AllReduce& reduce, int64_t team);
+
+/// Blocks that run at the same time and share work: those of a cluster or of a team.
+int64_t blocks_together(const Kernel& kernel);
 
 /// The type of a product's left operand.
 DType left_type(const Kernel& kernel, const Wgmma& product);

@@ -50,6 +50,11 @@ class Parser : private KernelExpressionReader {
     expect_word("min_blocks");
     kernel_.min_blocks_per_sm = integer();
     if (accept_word("cluster")) kernel_.cluster = integer();
+    if (accept_word("team")) {
+      kernel_.team = integer();
+      expect_word("places");
+      kernel_.message_places = integer();
+    }
     expect_word("grid");
     expect_word("ceil");
     expect("(");
@@ -243,6 +248,8 @@ class Parser : private KernelExpressionReader {
     if (accept_word("cluster_barrier")) return ClusterBarrier{};
     if (accept_word("cluster_arrive")) return ClusterArrive{};
     if (accept_word("cluster_wait")) return ClusterWait{};
+    if (accept_word("message_store")) return message_store_statement();
+    if (accept_word("message_wait")) return message_wait_statement();
     if (accept_word("barrier")) return Barrier{};
     if (accept_word("group_barrier")) return group_barrier_statement();
     if (accept_word("set_max_registers")) return set_max_registers_statement();
@@ -479,6 +486,38 @@ class Parser : private KernelExpressionReader {
     return store;
   }
 
+  std::vector<VarId> vars_in_parentheses() {
+    std::vector<VarId> vars;
+    expect("(");
+    do {
+      vars.push_back(var());
+    } while (accept(","));
+    expect(")");
+    return vars;
+  }
+
+  StmtKind message_store_statement() {
+    MessageStore store{.mail = buffer(), .block = {}, .place = {}, .values = {}, .number = {}};
+    store.place = buffer_index();
+    expect_word("of");
+    store.block = expr();
+    expect("=");
+    store.values = vars_in_parentheses();
+    expect_word("number");
+    store.number = expr();
+    return store;
+  }
+
+  StmtKind message_wait_statement() {
+    MessageWait wait{.mail = {}, .place = {}, .values = vars_in_parentheses(), .number = {}};
+    expect("=");
+    wait.mail = buffer();
+    wait.place = buffer_index();
+    expect_word("number");
+    wait.number = expr();
+    return wait;
+  }
+
   StmtKind mbarrier_wait_statement() {
     MbarrierWait wait{.array = mbarrier(), .index = {}, .parity = {}};
     wait.index = buffer_index();
@@ -518,16 +557,18 @@ class Parser : private KernelExpressionReader {
       expect_word("parity");
       reduce.parity = expr();
     }
+    if (accept_word("team")) {
+      reduce.mail = buffer();
+      expect_word("from");
+      reduce.first_place = integer();
+      expect_word("number");
+      reduce.number = expr();
+    }
     if (accept_word("send")) reduce.half = ReduceHalf::kSend;
     if (accept_word("receive")) reduce.half = ReduceHalf::kReceive;
     while (const auto combiner = combiner_here()) {
       take();
-      ReducePart part{.combiner = *combiner, .vars = {}};
-      expect("(");
-      do {
-        part.vars.push_back(var());
-      } while (accept(","));
-      expect(")");
+      ReducePart part{.combiner = *combiner, .vars = vars_in_parentheses()};
       if (accept_word("elements")) part.elements = integer();
       reduce.parts.push_back(std::move(part));
     }

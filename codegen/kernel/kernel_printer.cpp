@@ -63,8 +63,10 @@ class Printer {
   explicit Printer(const Kernel& kernel) : kernel_(kernel) {}
 
   std::string run() {
-    const std::string cluster =
-        kernel_.cluster == 1 ? "" : fmt::format("cluster {} ", kernel_.cluster);
+    std::string cluster;
+    if (kernel_.cluster != 1) cluster = fmt::format("cluster {} ", kernel_.cluster);
+    if (kernel_.team != 1)
+      cluster += fmt::format("team {} places {} ", kernel_.team, kernel_.message_places);
     line(fmt::format("kernel @{} threads {} min_blocks {} {}grid ceil({} / {}) {{",
                      name_text(kernel_.name), kernel_.threads, kernel_.min_blocks_per_sm, cluster,
                      kernel_.grid.work, kernel_.grid.per_block));
@@ -231,6 +233,14 @@ class Printer {
   void print(const ClusterBarrier&) { line("cluster_barrier"); }
   void print(const ClusterArrive&) { line("cluster_arrive"); }
   void print(const ClusterWait&) { line("cluster_wait"); }
+  void print(const MessageStore& s) {
+    line(fmt::format("message_store {} of {} = ({}) number {}", place(s.mail, s.place),
+                     text(s.block), fmt::join(s.values, ", "), text(s.number)));
+  }
+  void print(const MessageWait& s) {
+    line(fmt::format("message_wait ({}) = {} number {}", fmt::join(s.values, ", "),
+                     place(s.mail, s.place), text(s.number)));
+  }
   void print(const MbarrierWait& s) {
     line(fmt::format("mbarrier_wait {} parity {}", place(s.array, s.index), text(s.parity)));
   }
@@ -286,6 +296,9 @@ class Printer {
     if (s.group.valid()) text += fmt::format(" group {} of {}", this->text(s.group), s.groups);
     if (s.arrived.valid())
       text += fmt::format(" cluster {} parity {}", s.arrived, this->text(s.parity));
+    if (s.mail.valid())
+      text +=
+          fmt::format(" team {} from {} number {}", s.mail, s.first_place, this->text(s.number));
     if (s.half != ReduceHalf::kWhole) text += s.half == ReduceHalf::kSend ? " send" : " receive";
     for (const ReducePart& part : s.parts) {
       text += fmt::format(" {}({})", traits_of(part.combiner).text, fmt::join(part.vars, ", "));

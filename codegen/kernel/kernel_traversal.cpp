@@ -109,6 +109,13 @@ void visit_exprs(S& stmt, const Visit& visit_valid) {
           visit(s.index);
           visit(s.block);
           visit(s.mbarrier);
+        } else if constexpr (is_one_of<T, MessageStore>) {
+          visit(s.place);
+          visit(s.block);
+          visit(s.number);
+        } else if constexpr (is_one_of<T, MessageWait>) {
+          visit(s.place);
+          visit(s.number);
         } else if constexpr (is_one_of<T, MbarrierWait>) {
           visit(s.index);
           visit(s.parity);
@@ -141,6 +148,7 @@ void visit_exprs(S& stmt, const Visit& visit_valid) {
           visit(s.barrier);
           visit(s.group);
           visit(s.parity);
+          visit(s.number);
         } else {
           static_assert(is_one_of<T, Comment, AsyncCommit, AsyncWait, InitMbarriers, ProxyFence,
                                   ClusterBarrier, ClusterArrive, ClusterWait, Barrier,

@@ -123,6 +123,10 @@ void UniformityAnalysis::visit(const Block& block, Uniformity control) {
                    [](const ClusterBarrier&) {},
                    [](const ClusterArrive&) {},
                    [](const ClusterWait&) {},
+                   [](const MessageStore&) {},
+                   [&](const MessageWait& s) {
+                     for (const VarId value : s.values) write(value, Uniformity::kThread);
+                   },
                    [](const Barrier&) {},
                    [](const GroupBarrier&) {},
                    [](const SetMaxRegisters&) {},

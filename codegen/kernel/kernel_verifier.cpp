@@ -532,6 +532,42 @@ class StatementVerifier : private ScopeVerifier {
     if (kernel_.cluster == 1) report("a {} in a kernel without clusters", what);
   }
 
+  void check(const MessageStore& s, Uniformity) {
+    check_i32(s.block, "block of the team", 0, kernel_.team - 1);
+    check_message(s.mail, s.place, s.values, s.number, 0);
+    for (const VarId value : s.values) use(value);
+  }
+
+  void check(const MessageWait& s, Uniformity) {
+    check_message(s.mail, s.place, s.values, s.number, 1);
+    for (const VarId value : s.values) write_scalar(value);
+  }
+
+  void check_message(BufferId mail, ExprId place, const std::vector<VarId>& values, ExprId number,
+                     int64_t least_number) {
+    if (kernel_.team == 1) report("a message in a kernel without teams");
+    constexpr size_t kMostValues = 4;
+    if (values.empty() || values.size() > kMostValues)
+      report("a message of {} values, not 1 to {}", values.size(), kMostValues);
+    for (const VarId value : values) {
+      if (!var(value).is_scalar() || bytes_of(var(value).type) != kWordBytes)
+        report("{} ({}) of a message is no scalar of 4 bytes", value, var(value).name);
+    }
+    const int64_t last = kernel_.message_places - std::ssize(values);
+    check_i32(place, "place of a message", 0, last);
+    check_i32(number, "number of a message", least_number, std::numeric_limits<int32_t>::max());
+    check_mail(mail);
+  }
+
+  void check_mail(BufferId mail) {
+    const Buffer& buffer = kernel_.buffers[mail];
+    if (buffer.space != Space::kGlobal || buffer.type != DType::kI32 ||
+        buffer.access != Access::kReadWrite)
+      report("{} ({}) is no global buffer of i32 for messages", mail, buffer.name);
+    check_single(mail);
+    is_counter_[mail] = true;  // Nothing else accesses it.
+  }
+
   void check(const MbarrierWait& s, Uniformity) {
     check_mbarrier(s.array, s.index);
     check_i32(s.parity, "parity", 0, 1);
@@ -632,7 +668,7 @@ class StatementVerifier : private ScopeVerifier {
     if (!is_power_of_two(s.threads) || !fits) {
       report("groups of {} threads in a block of {}", s.threads, kernel_.threads);
     }
-    const bool in_cluster = s.arrived.valid();
+    const bool in_cluster = s.is_shared();
     const bool by_block = s.threads > 32 && !has_barrier && !in_cluster;
     const Uniformity needed = by_block ? Uniformity::kBlock : Uniformity::kWarp;
     require(control, needed, "reduction");
@@ -647,15 +683,23 @@ class StatementVerifier : private ScopeVerifier {
       check_i32(s.group, "group", 0, s.groups - 1);
       check_uniform(s.group, "group", Uniformity::kWarp);
     }
-    // Groups whose halves stand apart take the place of others meanwhile.
-    if (s.groups < 1 || (s.half == ReduceHalf::kWhole && s.groups * s.threads > kernel_.threads)) {
+    // Between blocks, groups that a warp works on one after the other have places of their own.
+    if (s.groups < 1 || (!in_cluster && s.groups * s.threads > kernel_.threads)) {
       report("{} groups of {} threads in a block of {}", s.groups, s.threads, kernel_.threads);
     }
     if (s.half != ReduceHalf::kWhole && !in_cluster)
-      report("half a reduction that is not over the blocks of a cluster");
+      report("half a reduction that is not over several blocks");
+    if (s.mail.valid() != s.number.valid() || (s.mail.valid() && s.arrived.valid()))
+      report("{} has messages without a number, a number alone, or mbarriers too", s.name);
+    if (s.mail.valid() && s.number.valid()) {
+      if (kernel_.team == 1) report("a reduction over a team in a kernel without teams");
+      if (s.threads > 32) report("messages between groups of {} threads", s.threads);
+      check_i32(s.number, "number of a message", 1, std::numeric_limits<int32_t>::max());
+      check_mail(s.mail);
+    }
     if (s.arrived.valid() != s.parity.valid())
       report("{} has its arrivals without a parity, or a parity alone", s.name);
-    if (in_cluster) {
+    if (s.arrived.valid()) {
       check_in_cluster("reduction over its blocks");
       check_have_met("a reduction over the blocks");
       check_initialised(s.arrived);

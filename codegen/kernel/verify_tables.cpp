@@ -64,6 +64,16 @@ class TableVerifier {
       report("kernel", "{} blocks in a cluster; they are a power of two up to {}", kernel_.cluster,
              kMostClusterBlocks);
     }
+    if (kernel_.team < 1 || kernel_.team > kMostClusterBlocks ||
+        !std::has_single_bit(static_cast<uint64_t>(kernel_.team)) ||
+        (kernel_.team > 1 && kernel_.cluster > 1)) {
+      report("kernel", "{} blocks in a team, {} in a cluster; a team is a power of two up to {}",
+             kernel_.team, kernel_.cluster, kMostClusterBlocks);
+    }
+    if (kernel_.message_places < 0 || (kernel_.message_places > 0) != (kernel_.team > 1)) {
+      report("kernel", "{} places for messages of each block in a team of {}",
+             kernel_.message_places, kernel_.team);
+    }
     if (!kernel_.params.contains(kernel_.grid.work)) {
       report("kernel", "the grid counts {}, which does not exist", kernel_.grid.work);
     }
@@ -277,6 +287,14 @@ class TableVerifier {
                    [](const ClusterBarrier&) {},
                    [](const ClusterArrive&) {},
                    [](const ClusterWait&) {},
+                   [&](const MessageStore& s) {
+                     check_buffer(s.mail);
+                     for (const VarId id : s.values) check_var(id);
+                   },
+                   [&](const MessageWait& s) {
+                     check_buffer(s.mail);
+                     for (const VarId id : s.values) check_var(id);
+                   },
                    [](const Barrier&) {},
                    [](const GroupBarrier&) {},
                    [](const SetMaxRegisters&) {},
@@ -316,6 +334,7 @@ class TableVerifier {
                    [](const WgmmaWait&) {},
                    [&](const AllReduce& s) {
                      if (s.arrived.valid()) check_mbarrier(s.arrived);
+                     if (s.mail.valid()) check_buffer(s.mail);
                      for (const ReducePart& part : s.parts) {
                        for (const VarId id : part.vars) check_var(id);
                      }

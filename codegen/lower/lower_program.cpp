@@ -67,6 +67,13 @@ void prove_pipeline(const program::Program& program, const program::Pipeline& pi
   }
 }
 
+/// Throws if some interleaving of the blocks that share rows breaks their exchange.
+void prove_exchange(int64_t blocks) {
+  if (blocks == 1) return;
+  if (const auto fault = prove(exchange_protocol(static_cast<int>(blocks))))
+    throw SinterException(fault->error());
+}
+
 /// One traversal of a program, or one for each role. The loops that it enters set where the current
 /// part of each axis begins.
 class ProgramLowering {
@@ -104,11 +111,24 @@ class ProgramLowering {
       lower_fold(scope_, list_, tiles_, *fold, schedule_, kernel_, values);
       return {std::move(kernel_), std::move(values)};
     }
-    // Clusters are launched, of one block where there are none.
-    kernel_.cluster = program::cluster_size(program_);
+    // Clusters or teams are launched, of one block where there are none.
+    const int64_t together = program::cluster_size(program_);
+    if (program::exchange_of(program_) == ExchangeKind::kMessages) {
+      kernel_.team = together;
+      kernel_.message_places = program::message_places(program_);
+      scope_.mail = builder_.add_buffer({.name = "mail",
+                                         .type = DType::kI32,
+                                         .space = kir::Space::kGlobal,
+                                         .access = kir::Access::kReadWrite,
+                                         .alignment = kir::kSharedUnit,
+                                         .value = {}});
+    } else {
+      kernel_.cluster = together;
+    }
+    prove_exchange(together);
     blocks_ = builder_.add_param("blocks");
     kernel_.grid = {blocks_, 1};
-    values.push_back(program::block_count(program_) / kernel_.cluster);
+    values.push_back(program::block_count(program_) / together);
     scope_.thread = builder_.special(kir::Special::kThreadIndex);
     for (const TileId id : program_.tiles.ids()) declare_shared(id);
     if (program_.producer) {
@@ -240,7 +260,7 @@ class ProgramLowering {
     scope_.part_begins.clear();
     // Stages and phases go on from tile to tile.
     const Role evaluates = scope_.handed ? Role::kEpilogue : Role::kConsumer;
-    scope_.exchange = kernel_.cluster > 1 && role == evaluates
+    scope_.exchange = kir::blocks_together(kernel_) > 1 && role == evaluates
                           ? builder_.declare("exchange", scope_.i32(0))
                           : VarId{};
     if (scope_.handed && (role == Role::kConsumer || role == Role::kEpilogue)) {
@@ -250,6 +270,7 @@ class ProgramLowering {
     }
     if (role == Role::kEpilogue) {
       steps(program_.body);
+      if (scope_.mail.valid()) clear_places();
       return;
     }
     ExprId first = scope_.i32(0);  // The first item of the role.
@@ -266,6 +287,27 @@ class ProgramLowering {
     parity_var_ =
         builder_.declare("parity", scope_.remainder(builder_.div(first, scope_.i32(stages_)), 2));
     steps(program_.body);
+  }
+
+  /// The block has taken all its messages when all warps of its epilogue have: the next launch
+  /// finds its places as this one did.
+  void clear_places() {
+    SINTER_CHECK_OP(builder_.reserved_places(), ==, kernel_.message_places);
+    constexpr int64_t kBarrier = 1;  // Of the named barriers; the kernel has no other.
+    const int64_t threads = program_.producer->epilogue_warps * kWarp;
+    builder_.comment("clear the places of messages");
+    builder_.append(kir::GroupBarrier{.id = scope_.i32(kBarrier), .threads = threads});
+    const VarId empty = builder_.declare("empty", scope_.i32(0));
+    const ExprId first = builder_.sub(scope_.thread, scope_.i32(program_.threads + kWarp));
+    const ExprId rank = scope_.remainder(builder_.special(kir::Special::kBlockIndex), kernel_.team);
+    builder_.loop("place", first, scope_.i32(kernel_.message_places), scope_.i32(threads), false,
+                  [&](ExprId place) {
+                    builder_.append(kir::MessageStore{.mail = scope_.mail,
+                                                      .block = rank,
+                                                      .place = place,
+                                                      .values = {empty},
+                                                      .number = scope_.i32(0)});
+                  });
   }
 
   void declare_shared(TileId id) {

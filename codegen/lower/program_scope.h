@@ -49,8 +49,9 @@ struct ProgramScope {
   std::map<program::TileId, kir::BufferId>
       shared{};  ///< All stages of a tile, one after the other.
   std::map<program::TileId, kir::VarId> fragments{};
-  /// In a cluster: how often its blocks have exchanged what they know of rows, i32.
+  /// In a cluster or team: how often its blocks have exchanged what they know of rows, i32.
   kir::VarId exchange{};
+  kir::BufferId mail{};  ///< Of the messages of teams.
   std::optional<HandedTile> handed{};
   kir::ExprId thread{};  ///< Number of the thread in its block, i32.
   kir::ExprId lane{};    ///< Number of the thread in its warp, i32.

@@ -241,11 +241,14 @@ void RowBody::exchange(size_t s, std::vector<RowStatistics>& statistics) {
   RowExchange how = row().exchange;
   if (s == 0) {
     how.half = half_;
-    if (half_ == kir::ReduceHalf::kReceive) how.arrived = sent_;
+    if (half_ == kir::ReduceHalf::kReceive) {
+      how.arrived = sent_.arrived;
+      how.first_place = sent_.first_place;
+    }
   }
-  const kir::MbarrierId arrived =
+  const SentTuples sent =
       RowStatistics::combine(statistics, walk_.threads(), fmt::format("stage{}", s), how);
-  if (how.half == kir::ReduceHalf::kSend) sent_ = arrived;
+  if (how.half == kir::ReduceHalf::kSend) sent_ = sent;
 }
 
 /// Walks over all elements of the current row for stage s.

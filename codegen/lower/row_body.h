@@ -147,7 +147,7 @@ class RowBody {
   std::vector<SideRow> rows_ = std::vector<SideRow>(1);  ///< The rows of the iteration.
   size_t current_ = 0;
   kir::ReduceHalf half_ = kir::ReduceHalf::kWhole;  ///< Of the first exchange.
-  kir::MbarrierId sent_;                            ///< Its mbarriers.
+  SentTuples sent_;                                 ///< In its first half.
 };
 
 }  // namespace sinter

@@ -37,6 +37,9 @@ kir::AllReduce all_reduce(kir::KernelBuilder& builder, int64_t threads, const st
                      .groups = exchange.groups,
                      .arrived = exchange.arrived,
                      .parity = exchange.parity,
+                     .mail = exchange.mail,
+                     .number = exchange.number,
+                     .first_place = exchange.first_place,
                      .half = exchange.half};
   if (exchange.parity.valid() && !exchange.arrived.valid()) {
     const int64_t phases = exchange.phase.valid() ? 2 : 1;
@@ -356,11 +359,11 @@ int64_t RowStatistics::elements_of_thread(int64_t threads) const {
   return facts_.space.columns / (threads * schedule.cluster_size());
 }
 
-kir::MbarrierId RowStatistics::combine(const std::vector<RowStatistics>& rows, int64_t threads,
-                                       const std::string& name, const RowExchange& exchange) {
+SentTuples RowStatistics::combine(const std::vector<RowStatistics>& rows, int64_t threads,
+                                  const std::string& name, const RowExchange& exchange) {
   const RowStatistics& first = rows.front();
   // In a row without elements every thread already has the result.
-  const bool is_alone = threads == 1 && !exchange.parity.valid();
+  const bool is_alone = threads == 1 && !exchange.is_shared();
   if (first.empty() || is_alone || first.facts_.space.columns == 0) return {};
   kir::AllReduce all = all_reduce(first.builder_, threads, name, exchange);
   for (const RowStatistics& row : rows) {
@@ -377,9 +380,12 @@ kir::MbarrierId RowStatistics::combine(const std::vector<RowStatistics>& rows, i
       }
     }
   }
-  const kir::MbarrierId arrived = all.arrived;
+  if (all.mail.valid() && all.half != kir::ReduceHalf::kReceive)
+    all.first_place = first.builder_.reserve_places(
+        kir::message_places(all, kir::blocks_together(first.builder_.kernel())));
+  const SentTuples sent{.arrived = all.arrived, .first_place = all.first_place};
   first.builder_.append(std::move(all));
-  return arrived;
+  return sent;
 }
 
 /// Computes mean and m2 from the scaled sum of the deviations from the pivot and the squares of

@@ -18,8 +18,22 @@ struct RowExchange {
   int64_t groups = 1;
   kir::ExprId parity{};  ///< In a cluster: parity of the mbarriers' phase. all_reduce() declares
                          ///< these mbarriers.
+  /// In a team: the messages' memory and the number of this exchange.
+  kir::BufferId mail{};
+  kir::ExprId number{};
   kir::ReduceHalf half = kir::ReduceHalf::kWhole;
-  kir::MbarrierId arrived{};  ///< In kReceive: those of the half that sent.
+  // In kReceive, what the half that sent has: its mbarriers, or its first place.
+  kir::MbarrierId arrived{};
+  int64_t first_place = 0;
+
+  /// True for an exchange between blocks.
+  [[nodiscard]] bool is_shared() const { return parity.valid() || number.valid(); }
+};
+
+/// What the halves of an exchange have in common.
+struct SentTuples {
+  kir::MbarrierId arrived{};
+  int64_t first_place = 0;
 };
 
 /// A reduction without parts over the threads of a row, of which a block has `threads`.
@@ -92,9 +106,9 @@ class RowStatistics {
   static void exchange(std::vector<RowStatistics>& rows, int64_t threads, const std::string& name,
                        const RowExchange& exchange);
   /// Combines the tuples of the `threads` threads of a row, or does a half of that. Several rows
-  /// with the same reductions share one exchange. Returns its mbarriers.
-  static kir::MbarrierId combine(const std::vector<RowStatistics>& rows, int64_t threads,
-                                 const std::string& name, const RowExchange& exchange);
+  /// with the same reductions share one exchange.
+  static SentTuples combine(const std::vector<RowStatistics>& rows, int64_t threads,
+                            const std::string& name, const RowExchange& exchange);
   /// Defines the row values of the reductions in the tiles, whose current row must be this one.
   void define_results();
 

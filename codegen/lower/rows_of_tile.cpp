@@ -29,7 +29,13 @@ RowExchange RowsOfTile::exchange(ExprId group, int64_t groups) const {
   // Exchanges alternate between two copies.
   const ExprId number = builder_.ref(scope_.exchange);
   out.phase = scope_.remainder(number, 2);
-  out.parity = scope_.remainder(builder_.div(number, scope_.i32(2)), 2);
+  if (scope_.mail.valid()) {
+    // Places are 0 at first.
+    out.mail = scope_.mail;
+    out.number = builder_.add(number, scope_.i32(1));
+  } else {
+    out.parity = scope_.remainder(builder_.div(number, scope_.i32(2)), 2);
+  }
   out.group = group;
   out.groups = groups;
   return out;

@@ -26,7 +26,7 @@ using kir::VarId;
 /// those of the next execution.
 bool is_wide(const kir::StmtKind& stmt) {
   const auto* reduce = std::get_if<AllReduce>(&stmt);
-  return reduce != nullptr && reduce->threads > kWarp && !reduce->arrived.valid();
+  return reduce != nullptr && reduce->threads > kWarp && !reduce->is_shared();
 }
 
 /// True for a statement at which the whole block waits.
@@ -91,16 +91,16 @@ class ReductionLowering {
   /// `half` holds the offset of the scratch buffer in use. It is invalid if the reduction's phase
   /// selects the buffer, or if there is only one.
   void lower(VarId half) {
-    if (components_.empty() || (reduce_.threads == 1 && !reduce_.arrived.valid())) return;
+    if (components_.empty() || (reduce_.threads == 1 && !reduce_.is_shared())) return;
     if (reduce_.half == kir::ReduceHalf::kReceive) {
-      receive_from_cluster();
+      receive_from_others();
       return;
     }
     b_.comment(fmt::format("Reduce {} over {} threads", reduce_.name, reduce_.threads));
     declare_partners();
     exchange(std::min(reduce_.threads, kWarp));
-    if (reduce_.arrived.valid()) {
-      exchange_in_cluster();
+    if (reduce_.is_shared()) {
+      exchange_between_blocks();
       return;
     }
     if (reduce_.threads <= kWarp) return;
@@ -150,6 +150,7 @@ class ReductionLowering {
     int64_t width;        ///< Elements.
     VarId tuple;          ///< A tile with the components, where there are several.
     BufferId scratch;
+    int64_t first_place = 0;  ///< Of messages.
   };
 
   std::string name_of(VarId var) const { return b_.kernel().vars[var].name; }
@@ -170,24 +171,24 @@ class ReductionLowering {
   ///
   /// Groups of fewer threads than a warp share the mbarrier of their warp. Each sends its tuple
   /// itself.
-  void exchange_in_cluster() {
-    const ClusterPlaces places = cluster_places();
-    const std::vector<Sent> sent = pack_for_cluster(places, true);
+  void exchange_between_blocks() {
+    const TuplePlaces places = tuple_places();
+    const std::vector<Sent> sent = pack(places, true);
     send(places, sent);
     if (reduce_.half == kir::ReduceHalf::kWhole) receive(places, sent);
   }
 
   /// The half that waits. Each thread's tuple is of all threads of its group already.
-  void receive_from_cluster() {
-    b_.comment(fmt::format("Receive {} from the cluster", reduce_.name));
+  void receive_from_others() {
+    b_.comment(fmt::format("Receive {} from all blocks", reduce_.name));
     for (int64_t& elements : elements_) elements *= std::min(reduce_.threads, kWarp);
     declare_partners();
-    const ClusterPlaces places = cluster_places();
-    receive(places, pack_for_cluster(places, false));
+    const TuplePlaces places = tuple_places();
+    receive(places, pack(places, false));
   }
 
   /// Where the tuples of a group lie, in the shared memory of each block.
-  struct ClusterPlaces {
+  struct TuplePlaces {
     ExprId mbarrier;      ///< Index in `arrived`.
     ExprId base;          ///< Of the group's first tuple.
     int64_t tuples;       ///< Of a group: one of each of its warps in each block.
@@ -196,11 +197,11 @@ class ReductionLowering {
     int64_t group_warps;
     int64_t count;  ///< Tuples of all groups and phases.
   };
-  ClusterPlaces cluster_places() {
+  TuplePlaces tuple_places() {
     const int64_t group_warps = std::max<int64_t>(reduce_.threads / kWarp, 1);
     const int64_t group_lanes = std::min(reduce_.threads, kWarp);
     const int64_t of_warp = kWarp / group_lanes;
-    const int64_t tuples = b_.kernel().cluster * group_warps;
+    const int64_t tuples = kir::blocks_together(b_.kernel()) * group_warps;
     const ExprId group = reduce_.group.valid() ? reduce_.group : b_.integer(0);
     const ExprId phase = reduce_.phase.valid() ? reduce_.phase : b_.integer(0);
     const int64_t phases = reduce_.phase.valid() ? 2 : 1;
@@ -219,9 +220,9 @@ class ReductionLowering {
             .count = phases * reduce_.groups * of_warp * tuples};
   }
 
-  void send(const ClusterPlaces& places, const std::vector<Sent>& sent) {
-    const int64_t cluster = b_.kernel().cluster;
-    const ExprId block = b_.rem(b_.special(kir::Special::kBlockIndex), b_.integer(cluster));
+  void send(const TuplePlaces& places, const std::vector<Sent>& sent) {
+    const int64_t blocks = kir::blocks_together(b_.kernel());
+    const ExprId block = b_.rem(b_.special(kir::Special::kBlockIndex), b_.integer(blocks));
     const ExprId warp = b_.rem(b_.div(thread_, b_.integer(kWarp)), b_.integer(places.group_warps));
     int64_t bytes = 0;
     for (const Sent& part : sent) {
@@ -231,31 +232,53 @@ class ReductionLowering {
     // A lane sends for all lanes of its warp. They have read the tuples of two executions ago.
     b_.append(kir::WarpBarrier{});
     // The bytes of all tuples that are sent to this block; some may have arrived already.
-    const ExprId sharing = b_.integer(std::max(reduce_.threads, kWarp));
-    b_.when(b_.equal(b_.rem(thread_, sharing), b_.integer(0)), [&] {
-      b_.append(kir::ExpectBytes{reduce_.arrived, places.mbarrier, b_.integer(bytes)});
-    });
+    if (reduce_.arrived.valid()) {
+      const ExprId sharing = b_.integer(std::max(reduce_.threads, kWarp));
+      b_.when(b_.equal(b_.rem(thread_, sharing), b_.integer(0)), [&] {
+        b_.append(kir::ExpectBytes{reduce_.arrived, places.mbarrier, b_.integer(bytes)});
+      });
+    }
     const ExprId in_group = b_.rem(thread_, b_.integer(places.group_lanes));
-    for (int64_t first_block = 0; first_block < cluster; first_block += places.group_lanes) {
+    for (int64_t first_block = 0; first_block < blocks; first_block += places.group_lanes) {
       const ExprId receiver = b_.add(in_group, b_.integer(first_block));
-      b_.when(b_.less(receiver, b_.integer(cluster)), [&] {
+      b_.when(b_.less(receiver, b_.integer(blocks)), [&] {
         const ExprId own =
             b_.add(places.base, b_.add(b_.mul(block, b_.integer(places.group_warps)), warp));
-        for (const Sent& part : sent) {
-          b_.append(kir::ClusterStore{
-              .shared = part.scratch,
-              .index = b_.mul(own, b_.integer(part.width)),
-              .block = receiver,
-              .source = part.width > 1 ? part.tuple : travelling(components_[part.first].var),
-              .array = reduce_.arrived,
-              .mbarrier = places.mbarrier});
-        }
+        for (const Sent& part : sent) send_part(places, part, own, receiver);
       });
     }
   }
 
-  void receive(const ClusterPlaces& places, const std::vector<Sent>& sent) {
-    b_.append(kir::MbarrierWait{reduce_.arrived, places.mbarrier, reduce_.parity});
+  /// Sends a part of a tuple, whose number is `own`.
+  void send_part(const TuplePlaces& places, const Sent& part, ExprId own, ExprId receiver) {
+    if (reduce_.mail.valid()) {
+      kir::MessageStore message{.mail = reduce_.mail,
+                                .block = receiver,
+                                .place = place_of(part, own),
+                                .values = {},
+                                .number = reduce_.number};
+      for (size_t i = part.first; i < part.first + part.count; ++i)
+        message.values.push_back(travelling(components_[i].var));
+      b_.append(std::move(message));
+      return;
+    }
+    b_.append(kir::ClusterStore{
+        .shared = part.scratch,
+        .index = b_.mul(own, b_.integer(part.width)),
+        .block = receiver,
+        .source = part.width > 1 ? part.tuple : travelling(components_[part.first].var),
+        .array = reduce_.arrived,
+        .mbarrier = places.mbarrier});
+  }
+
+  /// The first place of the message with a part of a tuple.
+  ExprId place_of(const Sent& part, ExprId number) {
+    return b_.add(b_.mul(number, b_.integer(part.width)), b_.integer(part.first_place));
+  }
+
+  void receive(const TuplePlaces& places, const std::vector<Sent>& sent) {
+    if (reduce_.arrived.valid())
+      b_.append(kir::MbarrierWait{reduce_.arrived, places.mbarrier, reduce_.parity});
     const int64_t lanes = std::min(places.tuples, places.group_lanes);
     const ExprId first = b_.add(places.base, b_.rem(thread_, b_.integer(lanes)));
     load_sent(sent, first, true);
@@ -270,9 +293,32 @@ class ReductionLowering {
     exchange(lanes);
   }
 
-  /// What the blocks of a cluster send each other: tuples that fit one store (sent_together()) as a
-  /// whole, others by component. `packs`: puts the thread's own tuples together.
-  std::vector<Sent> pack_for_cluster(const ClusterPlaces& places, bool packs) {
+  /// What blocks send each other: a message for each tuple. In a cluster, tuples that fit one store
+  /// (sent_together()) as a whole, others by component. `packs`: puts the thread's own tuples
+  /// together.
+  std::vector<Sent> pack(const TuplePlaces& places, bool packs) {
+    return reduce_.mail.valid() ? messages(places) : pack_for_cluster(places, packs);
+  }
+
+  std::vector<Sent> messages(const TuplePlaces& places) {
+    std::vector<Sent> all;
+    size_t first = 0;
+    int64_t first_place = reduce_.first_place;
+    for (const kir::ReducePart& part : reduce_.parts) {
+      const int64_t width = places_of_tuple(part.vars.size());
+      all.push_back({.first = first,
+                     .count = part.vars.size(),
+                     .width = width,
+                     .tuple = {},
+                     .scratch = {},
+                     .first_place = first_place});
+      first += part.vars.size();
+      first_place += places.count * width;
+    }
+    return all;
+  }
+
+  std::vector<Sent> pack_for_cluster(const TuplePlaces& places, bool packs) {
     std::vector<Sent> all;
     size_t first = 0;
     for (const kir::ReducePart& part : reduce_.parts) {
@@ -308,7 +354,9 @@ class ReductionLowering {
     for (const Sent& part : sent) {
       const std::span<Component> components =
           std::span(components_).subspan(part.first, part.count);
-      if (part.width == 1 && own) {
+      if (reduce_.mail.valid()) {
+        take_message(part, index, own);
+      } else if (part.width == 1 && own) {
         load_warp_value(components.front(), index);
       } else if (part.width == 1) {
         load_value(components.front().partner, part.scratch, index, 1);
@@ -319,6 +367,20 @@ class ReductionLowering {
                     b_.element(part.tuple, b_.integer(0), b_.integer(static_cast<int64_t>(i))));
         }
       }
+    }
+  }
+
+  void take_message(const Sent& part, ExprId index, bool own) {
+    const std::span<Component> components = std::span(components_).subspan(part.first, part.count);
+    kir::MessageWait message{.mail = reduce_.mail,
+                             .place = place_of(part, index),
+                             .values = {},
+                             .number = reduce_.number};
+    for (const Component& component : components)
+      message.values.push_back(own && !is_flag(component.var) ? component.var : component.partner);
+    b_.append(std::move(message));
+    for (const Component& component : components) {
+      if (own && is_flag(component.var)) b_.assign(component.var, partner_value(component));
     }
   }
 

@@ -55,6 +55,8 @@ class Liveness {
                           [](const kir::ClusterBarrier&) { return true; },
                           [](const kir::ClusterArrive&) { return true; },
                           [](const kir::ClusterWait&) { return true; },
+                          [](const kir::MessageStore&) { return true; },
+                          [](const kir::MessageWait&) { return true; },
                           [](const kir::Barrier&) { return true; },
                           [](const kir::GroupBarrier&) { return true; },
                           [](const kir::SetMaxRegisters&) { return true; },
@@ -101,6 +103,10 @@ class Liveness {
       read(store->tile);
     } else if (const auto* sent = std::get_if<kir::ClusterStore>(&stmt)) {
       read(sent->source);
+    } else if (const auto* message = std::get_if<kir::MessageStore>(&stmt)) {
+      for (const VarId value : message->values) read(value);
+    } else if (const auto* taken = std::get_if<kir::MessageWait>(&stmt)) {
+      for (const VarId value : taken->values) read(value);  // It waits even if nobody reads them.
     } else if (const auto* count = std::get_if<kir::AtomicCount>(&stmt)) {
       read(count->target);  // The atomic has an effect even if its result is unused.
     } else if (const auto* extreme = std::get_if<kir::LaneExtreme>(&stmt)) {

@@ -28,6 +28,8 @@ ValueMinima::ValueMinima(const kir::Kernel& kernel)
       is_changed[shuffle->target] = 1;
     } else if (const auto* extreme = std::get_if<kir::LaneExtreme>(&stmt)) {
       is_changed[extreme->target] = 1;
+    } else if (const auto* taken = std::get_if<kir::MessageWait>(&stmt)) {
+      for (const kir::VarId value : taken->values) is_changed[value] = 1;
     } else if (const auto* reduce = std::get_if<kir::AllReduce>(&stmt)) {
       for (const kir::ReducePart& part : reduce->parts) {
         for (const kir::VarId var : part.vars) is_changed[var] = 1;

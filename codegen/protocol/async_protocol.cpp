@@ -238,6 +238,18 @@ AsyncProtocol handover_protocol(int64_t stages, int writers, int readers) {
   return out;
 }
 
+AsyncProtocol exchange_protocol(int blocks, int64_t stages) {
+  using enum ProtocolVerb;
+  AsyncProtocol out{.stages = stages, .full_arrivals = blocks};
+  out.roles.push_back({.name = "blocks",
+                       .warps = blocks,
+                       .actions = {{.verb = kWrite},
+                                   {.verb = kArrive, .barrier = PipelineBarrier::kFull},
+                                   kWaitForItem,
+                                   {.verb = kRead}}});
+  return out;
+}
+
 int64_t equivalent_turn(int64_t turn_items, int64_t stages) {
   const int64_t period = 2 * stages;
   return turn_items < 2 * period ? turn_items : period + turn_items % period;

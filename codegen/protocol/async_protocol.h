@@ -145,6 +145,12 @@ AsyncProtocol turns_protocol(int64_t stages, int64_t turns, int warps_per_group,
 /// arrives at `full`. Each of the latter waits for the item, reads it and arrives at `empty`.
 AsyncProtocol handover_protocol(int64_t stages, int writers, int readers);
 
+/// Blocks that exchange what they know of rows: item k is the tuples of tile k's row, of which each
+/// block has one, and all blocks read all of them. A block sends its tuple (stores it in each
+/// block's memory) and waits for those of all. Two stages, and no other wait, suffice: who sends
+/// item k has read item k - 1, for which every block has sent after it read item k - 2.
+AsyncProtocol exchange_protocol(int blocks, int64_t stages = 2);
+
 /// A number of items of a turn for which turns_protocol() is sound if and only if it is for
 /// `turn_items`: a turn begins at a stage and a parity that depend on the remainder by 2 * stages
 /// alone, and in a turn of two rounds every stage is filled and released within the turn.

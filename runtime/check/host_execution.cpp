@@ -225,7 +225,7 @@ class HostMemory {
 
   [[nodiscard]] const TensorSlots& slots() const { return slots_; }
 
-  /// Of a kernel's buffer. Counters are 0 when it starts.
+  /// Of a kernel's buffer. Counters and messages are 0 when it starts.
   LaunchMemory of(TensorSlot slot) {
     if (slot.kind != TensorSlot::Kind::kWorkspace) {
       HostTensor& tensor =
@@ -236,7 +236,7 @@ class HostMemory {
     const WorkspaceTensor& tensor = plan_.workspace[slot.index];
     const std::span<std::byte> bytes = workspace_.storage().subspan(
         static_cast<size_t>(tensor.offset), static_cast<size_t>(tensor.bytes));
-    if (tensor.holds == WorkspaceTensor::Holds::kCounters) std::ranges::fill(bytes, std::byte{0});
+    if (tensor.is_zero_between_launches()) std::ranges::fill(bytes, std::byte{0});
     return {.bytes = bytes, .origin = slot.offset};
   }
 

@@ -99,6 +99,9 @@ struct LaunchAttribute {
   int32_t value = 0;
   std::array<int32_t, 15> unused{};
 };
+/// CU_LAUNCH_ATTRIBUTE_COOPERATIVE: 1 launches the kernel only if all of its blocks can run at the
+/// same time; otherwise the launch fails (CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE).
+inline constexpr int32_t kCooperative = 2;
 /// CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: 1 lets the kernel start before the one
 /// ahead of it on the stream has ended.
 inline constexpr int32_t kProgrammaticStreamSerialization = 6;

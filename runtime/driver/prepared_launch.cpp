@@ -34,7 +34,7 @@ int64_t blocks_of(const KernelSource& source) {
   const int64_t work = source.param_values[source.work_param];
   const int64_t clusters =
       work / source.work_per_block + (work % source.work_per_block != 0 ? 1 : 0);
-  return clusters * source.cluster_size;
+  return clusters * source.cluster_size * source.team_size;
 }
 
 Result<PreparedLaunch> PreparedLaunch::prepare(DeviceDriver& driver, FunctionHandle function,
@@ -81,6 +81,7 @@ Result<PreparedLaunch> PreparedLaunch::prepare(DeviceDriver& driver, FunctionHan
   out.config_.dynamic_shared_bytes =
       source.dynamic_shared ? static_cast<uint32_t>(source.shared_bytes) : 0;
   out.starts_early_ = source.starts_early;
+  out.is_cooperative_ = source.team_size > 1;
   out.buffer_count_ = source.buffers.size();
   out.scalar_count_ = source.params.size();
   out.table_ = source.table;
@@ -141,7 +142,11 @@ Result<void> PreparedLaunch::launch(StreamHandle stream, std::span<const DeviceP
   LaunchConfig config = config_;
   config.stream = stream;
   static constexpr LaunchAttribute kOverlap{.id = kProgrammaticStreamSerialization, .value = 1};
-  if (starts_early_ && may_start_early) {
+  static constexpr LaunchAttribute kTogether{.id = kCooperative, .value = 1};
+  if (is_cooperative_) {
+    config.attributes = &kTogether;
+    config.attribute_count = 1;
+  } else if (starts_early_ && may_start_early) {
     config.attributes = &kOverlap;
     config.attribute_count = 1;
   }

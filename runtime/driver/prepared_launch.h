@@ -53,6 +53,7 @@ class PreparedLaunch {
   FunctionHandle function_;
   LaunchConfig config_;
   bool starts_early_ = false;
+  bool is_cooperative_ = false;
   size_t buffer_count_ = 0;
   size_t scalar_count_ = 0;
   // One slot of 8 bytes for each scalar: the driver reads as many as the parameter has, which on a

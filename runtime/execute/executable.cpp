@@ -128,6 +128,7 @@ Result<void> Executable::load_segments() {
           *driver_, segment.kernel, segment.source.dynamic_shared ? segment.source.shared_bytes : 0,
           segment.source.cluster_size);
       if (!kernel) return fail(kernel.error());
+      if (auto fit = check_residency(**kernel, segment.source); !fit) return fit;
       auto launch = PreparedLaunch::prepare(*driver_, (*kernel)->function(), segment.source);
       if (!launch) return fail(launch.error());
       prepared.kernel = *kernel;
@@ -140,7 +141,7 @@ Result<void> Executable::load_segments() {
     for (const BufferArgument& buffer : tensors) {
       const TensorSlot slot = slots.of(id, buffer.value, buffer.use);
       const bool counts = slot.kind == TensorSlot::Kind::kWorkspace &&
-                          plan.workspace[slot.index].holds == WorkspaceTensor::Holds::kCounters;
+                          plan.workspace[slot.index].is_zero_between_launches();
       if (!counts) {
         prepared.arguments.push_back(argument_of(slot));
         continue;
@@ -154,11 +155,29 @@ Result<void> Executable::load_segments() {
     segments_.push_back(std::move(prepared));
   }
   if (counter_bytes > 0) {
-    auto counters = ArrivalCounters::create(*driver_, counter_bytes);
+    auto counters = ZeroedMemory::create(*driver_, counter_bytes);
     if (!counters) return fail(counters.error());
     counters_.emplace(std::move(*counters));
   }
   return {};
+}
+
+Result<void> Executable::check_residency(const LoadedKernel& kernel,
+                                         const KernelSource& source) const {
+  if (source.team_size == 1) return {};
+  const auto of_sm =
+      kernel.blocks_per_sm(source.threads, source.dynamic_shared ? source.shared_bytes : 0);
+  if (!of_sm) return fail(of_sm.error());
+  const int64_t most = *of_sm * compiled_->plan.limits.sm_count;
+  const int64_t blocks = blocks_of(source);
+  if (blocks <= most) return {};
+  return fail({.kind = ErrorKind::kResourceExhausted,
+               .message = fmt::format("kernel {}: its blocks wait for each other, and not all of "
+                                      "them run at the same time on this device",
+                                      source.entry),
+               .remedy = "use fewer persistent_blocks, or exchange cluster",
+               .measured = blocks,
+               .limit = most});
 }
 
 Executable::Argument Executable::argument_of(TensorSlot slot) const {

@@ -9,11 +9,11 @@
 #include "runtime/compile/compile_plan.h"
 #include "runtime/driver/device_context.h"
 #include "runtime/driver/prepared_launch.h"
-#include "runtime/execute/arrival_counters.h"
 #include "runtime/execute/external_call.h"
 #include "runtime/execute/loaded_kernel.h"
 #include "runtime/execute/tensor.h"
 #include "runtime/execute/workspace_allocator.h"
+#include "runtime/execute/zeroed_memory.h"
 #include "scheduler/plan/tensor_slots.h"
 
 namespace sinter {
@@ -143,6 +143,10 @@ class Executable {
                                      StreamHandle stream) const;
   /// Loads what the segments run and lays out their arguments.
   Result<void> load_segments();
+  /// Fails where blocks of a kernel wait for each other and do not run at the same time. Beside
+  /// other kernels and in a part of a device, the driver refuses the launch instead of it.
+  [[nodiscard]] Result<void> check_residency(const LoadedKernel& kernel,
+                                             const KernelSource& source) const;
   Result<void> prepare_calls();
   /// Where things lie in one execution.
   struct Addresses {
@@ -173,7 +177,7 @@ class Executable {
   IdVector<KernelId, Segment> segments_;
   IdVector<CallId, Call> calls_;
   IdVector<StepId, PlanStep> steps_;
-  std::optional<ArrivalCounters> counters_;  ///< Of all segments that count their blocks.
+  std::optional<ZeroedMemory> counters_;  ///< Of all segments that count their blocks.
 };
 
 }  // namespace sinter

@@ -35,9 +35,10 @@ BlockExecutor::BlockExecutor(const kir::Kernel& kernel, const Program& program,
       limits_(limits),
       global_(memory),
       log_(log),
-      order_(kernel.cluster * kernel.threads, kernel.cluster * Mbarriers::count_of(kernel)),
+      order_(kir::blocks_together(kernel) * kernel.threads,
+             kir::blocks_together(kernel) * Mbarriers::count_of(kernel)),
       device_order_(&order_),
-      warps_(static_cast<size_t>(kernel.cluster * kernel.threads / kLanes)) {
+      warps_(static_cast<size_t>(kir::blocks_together(kernel) * kernel.threads / kLanes)) {
   global_->ordered_by(&device_order_);
   for (const kir::TensorMap& map : kernel.tensor_maps) {
     std::vector<int64_t>& sizes = map_sizes_.emplace_back();
@@ -46,7 +47,7 @@ BlockExecutor::BlockExecutor(const kir::Kernel& kernel, const Program& program,
       sizes.push_back(is_launched ? launch.params[axis.launched.index] : axis.size);
     }
   }
-  for (int64_t rank = 0; rank < kernel.cluster; ++rank) {
+  for (int64_t rank = 0; rank < kir::blocks_together(kernel); ++rank) {
     mbarriers_.emplace_back(kernel, rank, &order_, log);
     shared_.emplace_back(kernel, limits.check_races, &order_, log);
   }
@@ -82,10 +83,11 @@ void BlockExecutor::prepare_registers(Warp* warp, const Launch& launch) {
 
 void BlockExecutor::start_cluster() {
   order_.start_cluster();
-  device_order_.start_cluster(block_ / kernel_.cluster);
+  device_order_.start_cluster(block_ / kir::blocks_together(kernel_));
   for (Mbarriers& mbarriers : mbarriers_) mbarriers.start_block();
   for (SharedMemory& shared : shared_) shared.start_block();
   transfers_.clear();
+  unread_.assign(static_cast<size_t>(kernel_.team * kernel_.message_places), 0);
   arrived_in_cluster_ = 0;
   known_in_cluster_.clear();
   for (Warp& warp : warps_) {
@@ -111,7 +113,7 @@ void BlockExecutor::start_cluster() {
 }
 
 bool BlockExecutor::run_cluster(int64_t cluster) {
-  block_ = cluster * kernel_.cluster;
+  block_ = cluster * kir::blocks_together(kernel_);
   start_cluster();
   RandomSequence random(limits_.seed, static_cast<uint64_t>(cluster));
   bool is_within_limit = true;
@@ -230,6 +232,17 @@ void BlockExecutor::advance(Warp* warp, int64_t steps) {
         break;
       case Opcode::kClusterStore:
         store_in_cluster(warp, instruction);
+        break;
+      case Opcode::kMessageStore:
+        send_message(warp, instruction);
+        break;
+      case Opcode::kMessageWait:
+        if (!take_message(warp, instruction)) {
+          // It is executed again, and counted then.
+          --position;
+          ++left;
+          warp->state = State::kAtMessage;
+        }
         break;
       case Opcode::kMbarrierWait:
         if (!wait_for_mbarrier(warp, instruction)) {
@@ -387,6 +400,7 @@ void BlockExecutor::end_cluster() {
     for (size_t rank = 0; rank < mbarriers_.size(); ++rank)
       mbarriers_[rank].end_block(block_ + static_cast<int64_t>(rank));
     check_limits();
+    check_messages();
   }
   for (Warp& warp : warps_) {
     work_.instructions += warp.steps;

@@ -19,9 +19,9 @@
 
 namespace sinter::interpreter {
 
-/// Runs clusters one after another, of one block or of several that run together. Their warps are
-/// resumable tasks that advance by random numbers of instructions, in random order, until all wait
-/// at a barrier or have finished. Bulk copies and stores to other blocks land in between.
+/// Runs clusters or teams one after another, of one block or of several that run together. Their
+/// warps are resumable tasks that advance by random numbers of instructions, in random order, until
+/// all wait at a barrier or have finished. Bulk copies and stores to other blocks land in between.
 class BlockExecutor {
  public:
   struct Limits {
@@ -53,6 +53,7 @@ class BlockExecutor {
     kAtClusterWait,
     kAtGroupBarrier,
     kAtMbarrier,
+    kAtMessage,
     kFinished
   };
 
@@ -170,6 +171,21 @@ class BlockExecutor {
                                   const std::vector<int64_t>& coordinates);
   void store_in_cluster(Warp* warp, const Instruction& instruction);
   void land(size_t transfer);
+  void send_message(Warp* warp, const Instruction& instruction);
+  /// False while a lane has to wait.
+  bool take_message(Warp* warp, const Instruction& instruction);
+  /// By lane, where in the mail of the launch a place of a block of the team lies, and its number
+  /// in unread_. Lanes without one are reported and left out.
+  struct MessagePlaces {
+    uint32_t lanes = 0;
+    std::array<std::byte*, kLanes> memory{};
+    std::array<size_t, kLanes> number{};
+    Access access{};
+  };
+  /// Their traffic; a wait that goes on has none.
+  void count_messages(const MessagePlaces& places);
+  MessagePlaces message_places(Warp* warp, const Instruction& instruction, bool own);
+  void check_messages();
   /// All lanes come to the cluster's barrier in two halves, and the last ones wake who waits.
   void arrive_in_cluster(Warp* warp);
   /// False while others have to arrive.
@@ -217,6 +233,9 @@ class BlockExecutor {
   std::vector<SharedMemory> shared_;
   std::vector<Warp> warps_;  ///< Block by block.
   std::vector<Transfer> transfers_;
+  /// Of the team's places, block by block: messages that nobody has taken.
+  std::vector<uint8_t> unread_;
+  kir::BufferId mail_{};                   ///< Where they lie, when one has been sent.
   int64_t arrived_in_cluster_ = 0;         ///< Warps, at the cluster's barrier in two halves.
   HappensBefore::Clock known_in_cluster_;  ///< What they had done before.
   bool has_woken_ = false;  ///< A warp has become ready since the ready ones were listed.

@@ -166,8 +166,9 @@ void BlockExecutor::check_limits() {
 }
 
 kir::StmtId BlockExecutor::stmt_waited_at(const Warp& warp) const {
-  // A warp repeats a wait for an mbarrier or a cluster, and is behind a barrier already.
-  const bool repeats = warp.state == State::kAtMbarrier || warp.state == State::kAtClusterWait;
+  // A warp repeats a wait for an mbarrier, a message or a cluster, and is behind a barrier already.
+  const bool repeats = warp.state == State::kAtMbarrier || warp.state == State::kAtMessage ||
+                       warp.state == State::kAtClusterWait;
   const uint32_t behind = repeats ? 0 : 1;
   return program_.code[warp.position - behind].stmt;
 }
@@ -207,7 +208,7 @@ std::string BlockExecutor::states_of_warps() const {
     if (!text.empty()) text += "; ";
     const auto out = std::back_inserter(text);
     std::string number = fmt::format("{}", warp.first_thread / kLanes);
-    if (kernel_.cluster > 1) number += fmt::format(" of block {}", block_of(warp));
+    if (kir::blocks_together(kernel_) > 1) number += fmt::format(" of block {}", block_of(warp));
     switch (warp.state) {
       case State::kReady:
         fmt::format_to(out, "warp {} runs, lanes {:#010x}, at {}", number, warp.mask,
@@ -217,6 +218,7 @@ std::string BlockExecutor::states_of_warps() const {
       case State::kAtClusterBarrier:
       case State::kAtClusterWait:
       case State::kAtGroupBarrier:
+      case State::kAtMessage:
         fmt::format_to(out, "warp {} waits, lanes {:#010x}, at {}", number, warp.mask,
                        describe(kernel_, stmt_waited_at(warp)));
         break;

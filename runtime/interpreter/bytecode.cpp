@@ -401,6 +401,51 @@ class Compiler {
                .mbarrier = checked(stmt.array)});
   }
 
+  void statement(kir::StmtId, const kir::MessageStore& stmt) {
+    accessed(stmt.mail, 1, kir::Access::kReadWrite);
+    const int32_t block = i32_register(stmt.block, "blocks of a team");
+    const int32_t place = i32_register(stmt.place, "places of messages");
+    const int32_t number = i32_register(stmt.number, "numbers of messages");
+    for (size_t i = 0; i < stmt.values.size(); ++i) {
+      check_message(stmt.mail, stmt.values[i]);
+      out_.note_read(out_.first_element(stmt.values[i]));
+      out_.emit({.opcode = Opcode::kMessageStore,
+                 .element_bytes = static_cast<uint8_t>(bytes_of(DType::kI32)),
+                 .a = block,
+                 .b = place,
+                 .c = number,
+                 .d = out_.scalar_register(stmt.values[i]),
+                 .width = static_cast<int32_t>(i),
+                 .buffer = stmt.mail});
+    }
+  }
+
+  void statement(kir::StmtId, const kir::MessageWait& stmt) {
+    accessed(stmt.mail, 1, kir::Access::kReadWrite);
+    const int32_t place = i32_register(stmt.place, "places of messages");
+    const int32_t number = i32_register(stmt.number, "numbers of messages");
+    for (size_t i = 0; i < stmt.values.size(); ++i) {
+      check_message(stmt.mail, stmt.values[i]);
+      out_.emit({.opcode = Opcode::kMessageWait,
+                 .element_bytes = static_cast<uint8_t>(bytes_of(DType::kI32)),
+                 .result = out_.scalar_register(stmt.values[i]),
+                 .b = place,
+                 .c = number,
+                 .width = static_cast<int32_t>(i),
+                 .buffer = stmt.mail});
+      out_.note_written(out_.first_element(stmt.values[i]));
+    }
+  }
+
+  void check_message(kir::BufferId mail, kir::VarId value) {
+    const kir::Buffer& buffer = kernel_.buffers[mail];
+    const kir::Var& var = kernel_.vars[value];
+    if (buffer.space != kir::Space::kGlobal || buffer.type != DType::kI32 || !var.is_scalar() ||
+        bytes_of(var.type) != bytes_of(DType::kI32)) {
+      out_.malformed(fmt::format("no message of {} by {}", var.name, buffer.name));
+    }
+  }
+
   void check_copy(const kir::Buffer& shared, const kir::Buffer& global) {
     if (shared.space == kir::Space::kShared && global.space == kir::Space::kGlobal &&
         shared.type == global.type) {

@@ -46,6 +46,9 @@ enum class Opcode : uint8_t {
   kProxyFence,
   kClusterStore,  ///< Shared `buffer`[a], i64, in block b, i32, of the cluster = the register c;
                   ///< `result` holds the index of the mbarrier there.
+  kMessageStore,  ///< The register d, 4 bytes, with the number c to place b + `width` of block a of
+                  ///< the team; a, b and c are i32.
+  kMessageWait,   ///< result = the value at the own place b + `width`, when it has the number c.
   kMbarrierWait,  ///< For the parity b, i32, of mbarrier[a].
   kBarrier,
   kClusterBarrier,

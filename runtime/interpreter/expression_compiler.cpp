@@ -131,7 +131,7 @@ void ExpressionCompiler::malformed(std::string message) const {
 }
 
 void ExpressionCompiler::check_registers(int64_t bytes_of_warp) const {
-  const int64_t bytes = bytes_of_warp * (kernel_.threads / kLanes) * kernel_.cluster;
+  const int64_t bytes = bytes_of_warp * (kernel_.threads / kLanes) * kir::blocks_together(kernel_);
   if (bytes <= kMaxRegisterBytes) return;
   throw_error(
       {.kind = ErrorKind::kResourceExhausted,

@@ -87,6 +87,12 @@ uint32_t GlobalMemory::write(const Access& access, LaneAddresses* addresses) {
   return mask;
 }
 
+uint32_t GlobalMemory::find(const Access& access, LaneAddresses* addresses) {
+  int64_t sectors = 0;
+  int64_t bytes = 0;
+  return locate_and_count(access, addresses, &sectors, &bytes);
+}
+
 uint32_t GlobalMemory::count(const Access& access, LaneAddresses* addresses) {
   BufferTraffic& traffic = traffic_[access.buffer];
   const uint32_t mask =

@@ -29,6 +29,8 @@ class GlobalMemory {
   uint32_t read(const Access& access, LaneAddresses* addresses);
   uint32_t copy_from(const Access& access, LaneAddresses* addresses);  ///< An asynchronous copy.
   uint32_t write(const Access& access, LaneAddresses* addresses);
+  /// Lanes whose elements exist, without any traffic.
+  uint32_t find(const Access& access, LaneAddresses* addresses);
   /// Lanes whose counters may be touched. Atomics race with nothing: nothing else touches them.
   uint32_t count(const Access& access, LaneAddresses* addresses);
   /// Element 0 of a buffer, of a table's first tensor.

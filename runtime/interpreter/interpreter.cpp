@@ -42,6 +42,9 @@ Result<void> check_kernel(const kir::Kernel& kernel) {
   }
   if (kernel.cluster < 1 || kernel.cluster > kMostClusterBlocks)
     return malformed(kernel, fmt::format("a cluster has {} blocks", kernel.cluster));
+  if (kernel.team < 1 || kernel.team > kMostClusterBlocks || kernel.message_places < 0)
+    return malformed(kernel, fmt::format("a team has {} blocks with {} places", kernel.team,
+                                         kernel.message_places));
   if (!kernel.params.contains(kernel.grid.work) || kernel.grid.per_block < 1) {
     return malformed(kernel, "the grid has no work parameter, or no work per block");
   }
@@ -146,7 +149,7 @@ InterpreterReport joined(const kir::Kernel& kernel,
   InterpreterReport report;
   for (const auto& share : shares) {
     if (share->failure) std::rethrow_exception(share->failure);
-    report.blocks += share->clusters_run * kernel.cluster;
+    report.blocks += share->clusters_run * kir::blocks_together(kernel);
     add_work(&report.work, share->executor.work());
     if (share.get() == &first) continue;
     first.log.absorb(share->log);
@@ -177,7 +180,7 @@ Result<InterpreterReport> interpret(const kir::Kernel& kernel, std::span<const L
         work / kernel.grid.per_block + (work % kernel.grid.per_block != 0 ? 1 : 0);
     const int64_t limit = interpreter::kMaxFollowedThreads / kernel.threads;
     // What is over the limit anyway is not multiplied: it could overflow.
-    const int64_t blocks = clusters > limit ? clusters : clusters * kernel.cluster;
+    const int64_t blocks = clusters > limit ? clusters : clusters * kir::blocks_together(kernel);
     if (blocks > limit) {
       return fail(
           {.kind = ErrorKind::kResourceExhausted,

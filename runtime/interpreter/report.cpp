@@ -48,6 +48,8 @@ std::string_view text_of(FindingKind kind) {
       return "access before the product is awaited";
     case FindingKind::kProductUnfenced:
       return "product after writes to its registers without a fence";
+    case FindingKind::kMessageLost:
+      return "message overwritten before it is taken, or left";
     case FindingKind::kDeadlock:
       return "deadlock";
     case FindingKind::kStepLimit:
@@ -120,6 +122,13 @@ class StmtDescription {
   std::string operator()(const kir::ClusterStore& s) const {
     return fmt::format("store to {}[{}] of block {} in the cluster", buffer(s.shared), s.index,
                        s.block);
+  }
+  std::string operator()(const kir::MessageStore& s) const {
+    return fmt::format("message {} to place {} of block {} in the team", s.number, s.place,
+                       s.block);
+  }
+  std::string operator()(const kir::MessageWait& s) const {
+    return fmt::format("wait for message {} at place {}", s.number, s.place);
   }
   std::string operator()(const kir::MbarrierWait& s) const {
     return fmt::format("wait for {}[{}], parity {}", mbarrier(s.array), s.index, s.parity);

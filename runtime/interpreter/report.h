@@ -32,6 +32,7 @@ enum class FindingKind : uint8_t {
   kProductPending,   ///< An access to an accumulator, or a write to an operand, of a product of a
                      ///< warp group that has not been awaited.
   kProductUnfenced,  ///< Such a product, after writes to its registers and no WgmmaFence.
+  kMessageLost,      ///< A message that is overwritten or cleared before it is taken, or left.
   kDeadlock,         ///< Warps wait for what never happens; the block is given up.
   kStepLimit,        ///< A warp ran past InterpreterOptions::max_steps; the run is given up.
 };

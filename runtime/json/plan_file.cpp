@@ -23,8 +23,8 @@ using Holds = WorkspaceTensor::Holds;
 constexpr std::string_view kWhat = "the plan";
 constexpr std::string_view kRemedy = "save it again with `sinter plan --save`";
 
-constexpr std::array kHolds = {Holds::kValue, Holds::kPartials, Holds::kOwnPartials,
-                               Holds::kCounters, Holds::kScratch};
+constexpr std::array kHolds = {Holds::kValue,    Holds::kPartials, Holds::kOwnPartials,
+                               Holds::kCounters, Holds::kMessages, Holds::kScratch};
 constexpr std::array kRules = {Cut::Rule::kCycle, Cut::Rule::kRefused, Cut::Rule::kSlower,
                                Cut::Rule::kNotFound, Cut::Rule::kPinned};
 
@@ -38,6 +38,8 @@ std::string_view name_of(Holds holds) {
       return "own_partials";
     case Holds::kCounters:
       return "counters";
+    case Holds::kMessages:
+      return "messages";
     case Holds::kScratch:
       return "scratch";
   }

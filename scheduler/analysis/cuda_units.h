@@ -29,6 +29,10 @@ inline constexpr int64_t kLeastAsyncBytes = 4;
 /// Bytes of one mbarrier in shared memory (PTX ISA).
 inline constexpr int64_t kBytesPerMbarrier = 8;
 
+/// A place for a message between blocks: a value of 4 bytes and its number, which one access of
+/// 8 bytes reads or writes together.
+inline constexpr int64_t kMessagePlaceBytes = 8;
+
 /// Most bytes of all arguments of a kernel: 32,764 for compute capability 7.0 and later (CUDA C++
 /// Programming Guide, "Function Parameters"), from CUDA 12.1 on; 4,096 before.
 inline constexpr int64_t kMostArgumentBytes = 32'764;

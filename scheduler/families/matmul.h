@@ -60,6 +60,9 @@ std::optional<Rejection> refuse_matmul(const SegmentFacts& facts);
 /// The program of a schedule. Needs: refuse_matmul() accepts the segment.
 program::Program matmul_program(const SegmentFacts& facts, const Schedule& schedule);
 
+/// Bytes of global memory for the messages of all blocks; 0 where they send none.
+int64_t message_bytes(const SegmentFacts& facts, const Schedule& schedule);
+
 Proposal propose_matmul(const SegmentFacts& facts, const DeviceLimits& limits);
 tl::expected<ResourceEstimate, Rejection> estimate_matmul(const SegmentFacts& facts,
                                                           const Schedule& schedule,

@@ -220,12 +220,17 @@ class Draw {
     own.consumer_registers = raised_register_cap(limits_, out.threads_per_block(), producer.threads,
                                                  producer.kept, out.min_blocks_per_sm);
     if (facts_.has_reduction()) own.cluster_size = cluster_size();
-    if (own.cluster_size > 1 && own.epilogue_warps > 0 && below(2) == 0)
-      own.exchange = ExchangeKind::kClusterAhead;
+    if (own.cluster_size > 1 && own.epilogue_warps > 0)
+      own.exchange =
+          one_of({ExchangeKind::kCluster, ExchangeKind::kClusterAhead, ExchangeKind::kMessages});
     const int64_t tiles =
         divided_up(facts_.space.rows, own.tile_rows) *
         (own.cluster_size > 1 ? 1 : divided_up(facts_.space.columns, own.tile_columns));
-    out.persistent_blocks = own.cluster_size * (1 + below(std::min(tiles, kMostPersistentBlocks)));
+    // Blocks that wait for each other run at the same time.
+    const int64_t most = own.exchange == ExchangeKind::kMessages
+                             ? std::max<int64_t>(limits_.sm_count / own.cluster_size, 1)
+                             : kMostPersistentBlocks;
+    out.persistent_blocks = own.cluster_size * (1 + below(std::min(tiles, most)));
   }
 
   /// Mostly legal fields: a draw of all fields at random would hardly ever give a legal pipeline.

@@ -54,6 +54,7 @@ struct WorkspaceTensor {
                    ///< total [rows], for the kernel that follows the writer.
     kOwnPartials,  ///< Partial results that the writer's last block finishes.
     kCounters,     ///< Arrival counters of last-block reductions; they belong to no value.
+    kMessages,     ///< Of blocks that exchange what they know of rows; they belong to no value.
     kScratch,      ///< What a library call takes besides its tensors; it belongs to no value.
   };
   ValueId value;  ///< In the plan's graph; for partial results, the reduction's result.
@@ -63,7 +64,11 @@ struct WorkspaceTensor {
   int64_t offset = 0;  ///< Bytes from the start of the workspace.
   /// Only the writer reads it.
   [[nodiscard]] bool own() const {
-    return holds == Holds::kOwnPartials || holds == Holds::kCounters || holds == Holds::kScratch;
+    return holds == Holds::kOwnPartials || holds == Holds::kScratch || is_zero_between_launches();
+  }
+  /// Memory that holds 0 whenever no launch that uses it runs.
+  [[nodiscard]] bool is_zero_between_launches() const {
+    return holds == Holds::kCounters || holds == Holds::kMessages;
   }
   friend bool operator==(const WorkspaceTensor&, const WorkspaceTensor&) = default;
 };

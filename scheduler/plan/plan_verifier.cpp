@@ -10,6 +10,7 @@
 
 #include "scheduler/analysis/tensor_list.h"
 #include "scheduler/families/cublaslt.h"
+#include "scheduler/families/matmul.h"
 #include "scheduler/families/transpose.h"
 #include "scheduler/plan/plan_edit.h"
 #include "scheduler/plan/tensor_region.h"
@@ -281,12 +282,15 @@ class PlanVerifier {
       report("segment {} leaves no partial results for the kernel that finishes them", id.index);
 
     int64_t counters = 0;
+    int64_t messages = 0;
     int64_t taken_by_call = 0;
     std::map<ValueId, int64_t> bytes_of_partials;  // By the reduction's result, in the plan.
     for (const size_t tensor : scratch_of(id)) {
       const WorkspaceTensor& scratch = plan_.workspace[tensor];
       if (scratch.holds == WorkspaceTensor::Holds::kCounters) {
         counters += scratch.bytes;
+      } else if (scratch.holds == WorkspaceTensor::Holds::kMessages) {
+        messages += scratch.bytes;
       } else if (scratch.holds == WorkspaceTensor::Holds::kScratch) {
         taken_by_call += scratch.bytes;
       } else if (by_last_block == (scratch.holds == WorkspaceTensor::Holds::kOwnPartials)) {
@@ -303,6 +307,9 @@ class PlanVerifier {
           "segment {} counts the blocks that left partial results in {} bytes, and the workspace "
           "holds {}",
           id.index, needed, counters);
+    if (const int64_t sent = message_bytes(facts, schedule); messages != sent)
+      report("blocks of segment {} exchange messages in {} bytes, and the workspace holds {}",
+             id.index, sent, messages);
     const size_t reductions = is_shared ? facts.outer_reductions.size() : 0;
     if (bytes_of_partials.size() != reductions)
       report("segment {} leaves partial results of {} reductions, and the workspace holds {}",

@@ -131,8 +131,8 @@ class Printer {
     --depth_;
   }
 
-  static std::string_view exchange_text(const Nest& nest) {
-    return nest.exchange == ExchangeKind::kClusterAhead ? " ahead" : "";
+  static std::string_view together_text(const Nest& nest) {
+    return nest.exchange == ExchangeKind::kMessages ? "team" : "cluster";
   }
 
   void print(const Nest& nest) {
@@ -143,7 +143,9 @@ class Printer {
         nest.group > 1 ? fmt::format(" group {}", nest.group) : "",
         nest.persistent_blocks > 0 ? fmt::format(" persistent {}", nest.persistent_blocks) : "",
         nest.at_once > 1 ? fmt::format(" at once {}", nest.at_once) : "",
-        nest.cluster > 1 ? fmt::format(" cluster {}{}", nest.cluster, exchange_text(nest)) : ""));
+        nest.cluster > 1 ? fmt::format(" {} {}{}", together_text(nest), nest.cluster,
+                                       nest.exchange == ExchangeKind::kClusterAhead ? " ahead" : "")
+                         : ""));
     block(nest.body);
     line("}");
   }

@@ -122,8 +122,8 @@ struct Nest {
   /// Blocks only: parts of the block's threads take its iterations in turns and work on so many of
   /// them at once. While one part multiplies, others evaluate and store.
   int64_t at_once = 1;
-  /// Blocks only: so many blocks of a cluster take the iterations of the last loop that belong to
-  /// one of the others. The last loop has as many.
+  /// Blocks only: so many blocks of a cluster or team take the iterations of the last loop that
+  /// belong to one of the others. The last loop has as many.
   int64_t cluster = 1;
   ExchangeKind exchange = ExchangeKind::kCluster;  ///< Of these blocks, where they share rows.
   Steps body{};
@@ -237,6 +237,7 @@ struct Region {
   std::vector<ValueId> kept{};
   /// Shared bytes by which the blocks of a cluster exchange what they know of rows.
   int64_t exchange_bytes = 0;
+  int64_t message_places = 0;  ///< The same of a team: places for messages of a block.
   /// Rows of partial results that a block's tile leaves where the region reduces over the rows: one
   /// for each warp that has some. 0: it does not.
   int64_t partial_rows = 0;

@@ -519,6 +519,11 @@ ExchangeKind exchange_of(const Program& program) {
   return nest == nullptr ? ExchangeKind::kCluster : nest->exchange;
 }
 
+int64_t message_places(const Program& program) {
+  const Region* region = step_of<Region>(program);
+  return region == nullptr ? 0 : region->message_places;
+}
+
 int64_t blocks_of_columns(const Fold& fold) {
   return std::max<int64_t>(fold.shares, 1) * fold.cluster;
 }

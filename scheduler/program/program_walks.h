@@ -40,9 +40,11 @@ int64_t tile_count(const Program& program);
 /// Tiles on which a block works at once.
 int64_t tiles_at_once(const Program& program);
 
-/// Blocks of a cluster; 1: there are none.
+/// Blocks of a cluster or team; 1: there are none.
 int64_t cluster_size(const Program& program);
 ExchangeKind exchange_of(const Program& program);
+/// Places for messages of a block of a team.
+int64_t message_places(const Program& program);
 
 /// Warps that take parts of the contracted axis in turns; 0: all warps work on each part.
 int64_t slice_warps(const Program& program);

@@ -40,6 +40,8 @@ std::string_view text_of(ExchangeKind exchange) {
       return "cluster";
     case ExchangeKind::kClusterAhead:
       return "cluster_ahead";
+    case ExchangeKind::kMessages:
+      return "messages";
   }
   unreachable();
 }

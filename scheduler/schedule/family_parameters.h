@@ -71,13 +71,17 @@ struct WarpSpecialisedParameters {
                          const WarpSpecialisedParameters&) = default;
 };
 
-/// How blocks that share rows exchange what they know of them.
+/// How blocks that share rows exchange what they know of them, and what holds them together.
 enum class ExchangeKind : uint8_t {
   kCluster,  ///< Through distributed shared memory. A warp waits for the others of its rows at
              ///< once.
   /// The same, but the warps of an epilogue reduce and send all rows of a tile before they wait for
   /// the first of them. They read the tile twice, and shared memory has places for all its rows.
   kClusterAhead,
+  /// The same by messages through global memory, whose L2 is nearer than DRAM: no clusters, which
+  /// leave SMs idle where those of a GPC are no multiple of their blocks. The launch is
+  /// cooperative, because blocks wait for each other.
+  kMessages,
 };
 
 std::string_view text_of(ExchangeKind exchange);
@@ -93,10 +97,10 @@ struct MatmulParameters {
   /// both.
   int64_t row_warps = 1;
   int64_t pipeline_stages = 0;  ///< Stages of a block, in shared memory; two at least.
-  /// Blocks of a cluster, which share the columns of rows that are reduced evenly, and exchange
-  /// what they know of them. Only with a producer.
+  /// Blocks of a cluster, or with kMessages of a team, which share the columns of rows that are
+  /// reduced evenly, and exchange what they know of them. Only with a producer.
   int64_t cluster_size = 1;
-  ExchangeKind exchange = ExchangeKind::kCluster;  ///< Of the blocks of a cluster.
+  ExchangeKind exchange = ExchangeKind::kCluster;
   /// Warp-specialised: a producer brings in the operands by tensor maps, and the warp groups of
   /// persistent_blocks blocks multiply them (wgmma). Their threads have so many registers, which
   /// they request with setmaxnreg. 0: every warp copies and multiplies (mma.sync).

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <boost/container/static_vector.hpp>
 #include <cstdint>
 #include <optional>
@@ -200,6 +201,12 @@ boost::container::static_vector<DType, kMostComponents> exchange_types(const Fus
 /// Elements of the one store that sends a tuple of these types to another block of a cluster, in at
 /// most 16 bytes (PTX ISA, "st.async"). 1: each component is sent alone.
 int64_t sent_together(std::span<const DType> types);
+
+/// Places of a message with so many values: a power of two, so that two of them are accessed at
+/// once.
+constexpr int64_t places_of_tuple(size_t values) {
+  return static_cast<int64_t>(std::bit_ceil(values));
+}
 
 /// Stores with which a tuple of a reduction is sent to another block of a cluster.
 int64_t stores_of_tuple(const Fusion& fusion, const Op& reduction);

@@ -42,6 +42,18 @@ int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Sche
   return bytes;
 }
 
+int64_t message_places(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
+                       int64_t copies, int64_t rows) {
+  if (facts.space.columns == 0) return 0;
+  const int64_t slots = schedule.rows_per_block * schedule.cluster_size();
+  int64_t places = 0;
+  for (const OpId reduction : stage.reductions) {
+    const auto types = exchange_types(facts.fusion, facts.fusion.ops[reduction]);
+    places += rows * copies * slots * places_of_tuple(types.size());
+  }
+  return places;
+}
+
 int64_t kept_shared_bytes(const SegmentFacts& facts, const Schedule& schedule) {
   const int64_t elements = elements_per_thread(facts, schedule) * schedule.threads_per_block();
   int64_t bytes = 0;

@@ -347,7 +347,8 @@ std::vector<ProposedSchedule*> with_dependent_launch(KernelPlan& kernel, const D
   for (ProposedSchedule& candidate : kernel.candidates) {
     const Schedule& schedule = candidate.schedule;
     if (schedule.dependent_launch != DependentLaunch::kTrigger &&
-        schedule.finish != Finish::kLastBlock && !is_library_call(families, schedule.family))
+        schedule.finish != Finish::kLastBlock && schedule.exchange() != ExchangeKind::kMessages &&
+        !is_library_call(families, schedule.family))
       out.push_back(&candidate);
   }
   return out;

@@ -9,6 +9,7 @@
 #include "scheduler/cost/cost_model.h"
 #include "scheduler/cost/last_block_time.h"
 #include "scheduler/families/library_matmul.h"
+#include "scheduler/families/matmul.h"
 #include "scheduler/plan/plan_options.h"
 #include "scheduler/schedule/accumulators.h"
 #include "scheduler/schedule/last_block.h"
@@ -389,6 +390,12 @@ Result<FinishPlan> finish_segment(const SegmentFacts& facts, const Schedule& sch
                              .writer = kFirst,
                              .holds = WorkspaceTensor::Holds::kScratch});
     return out;
+  }
+  if (const int64_t bytes = message_bytes(facts, schedule); bytes > 0) {
+    out.workspace.push_back({.value = {},
+                             .bytes = bytes,
+                             .writer = kFirst,
+                             .holds = WorkspaceTensor::Holds::kMessages});
   }
   if (!facts.has_outer() || !leaves_partials(facts, schedule)) return out;
   const bool by_last_block = schedule.finish == Finish::kLastBlock;

@@ -386,6 +386,45 @@ TEST(AsyncProtocol, FaultsOfHandoversAreThoseOfAllInterleavings) {
   }
 }
 
+TEST(AsyncProtocol, ExchangesAreSoundWithTwoCopies) {
+  for (const int blocks : {2, 4, 8, 16}) {
+    for (const int64_t stages : {2, 3, 4}) {
+      const auto fault = prove(exchange_protocol(blocks, stages));
+      EXPECT_FALSE(fault) << blocks << " " << stages << "\n" << fault->text();
+    }
+    const auto fault = prove(exchange_protocol(blocks, 1));
+    ASSERT_TRUE(fault) << "who is fast overwrites what others have not read";
+    EXPECT_EQ(fault->kind, ProtocolFaultKind::kOverwrite) << fault->text();
+  }
+}
+
+// The faults are also those that the search of all interleavings finds.
+TEST(AsyncProtocol, FaultsOfExchangesAreThoseOfAllInterleavings) {
+  using Change = std::function<void(AsyncProtocol&)>;
+  const auto actions = [](AsyncProtocol& p) -> auto& { return p.roles[0].actions; };
+  const std::vector<std::pair<const char*, Change>> changes = {
+      {"sound", [](auto&) {}},
+      {"a block sends after it has waited",
+       [&](auto& p) { std::swap(actions(p)[1], actions(p)[2]); }},
+      {"a block announces before it sends",
+       [&](auto& p) { std::swap(actions(p)[0], actions(p)[1]); }},
+      {"one block sends for all",
+       [&](auto& p) { find(actions(p), kArrive).first_warp_only = true; }},
+      {"one tuple is enough", [](auto& p) { p.full_arrivals = 1; }},
+      {"tuples are read before they have come", [&](auto& p) { erase(actions(p), kWait); }},
+      {"tuples are read in the next exchange",
+       [&](auto& p) { find(actions(p), kRead).item_offset = -1; }},
+      {"the wait takes the other parity",
+       [&](auto& p) { find(actions(p), kWait).other_parity = true; }}};
+  for (const auto& [name, change] : changes) {
+    AsyncProtocol protocol = exchange_protocol(2);
+    change(protocol);
+    expect_as_all_interleavings(protocol, name);
+  }
+  expect_as_all_interleavings(exchange_protocol(2, 1), "one copy");
+  expect_as_all_interleavings(exchange_protocol(3), "sound");
+}
+
 TEST(AsyncProtocol, LongTurnsAreProvedByShorterOnes) {
   for (const int64_t stages : {2, 5, 8}) {
     for (const int64_t items : {1, 7, 31, 64, 1000, 12345}) {

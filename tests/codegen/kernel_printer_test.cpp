@@ -11,6 +11,7 @@
 #include "codegen/kernel/kernel_builder.h"
 #include "tests/codegen/every_statement.h"
 #include "tests/codegen/parsed_kernel.h"
+#include "tests/codegen/team_kernel.h"
 
 namespace sinter::kernel_printer_test {
 
@@ -18,6 +19,10 @@ using testing::EndsWith;
 using testing::HasSubstr;
 
 TEST(KernelPrinterTest, PrintsWhatWasParsed) { EXPECT_EQ(print(parsed(kEverything)), kEverything); }
+
+TEST(KernelPrinterTest, PrintsTheBlocksOfATeam) {
+  EXPECT_EQ(print(parsed(kTeamKernel)), kTeamKernel);
+}
 
 /// One without declarations and statements.
 kir::Kernel empty_kernel(std::string name) {

@@ -51,6 +51,8 @@ constexpr std::array kStatements = {
     "mbarrier_arrive %m0[1]",
     "mbarrier_wait %m0[1] parity 2",
     "cluster_store %b1[1] of 2 = %r0 mbarrier %m0[3]",
+    "message_store %b2[1] of 2 = (%r0, %r0) number 3",
+    "message_wait (%r0) = %b2[1] number 2",
     "group_barrier 1 threads 32",
     "%r0 = atomic_count %b2[1] last 2",
     "%r0 = shuffle_xor 1 mask 16",
@@ -59,6 +61,7 @@ constexpr std::array kStatements = {
     "mma %r1[1] left %r1[2] right %r1[3]",
     "wgmma %r1[1] columns 8 left %b1[2] swizzle 128 groups 8 right %b1[3] swizzle 128 groups 8",
     "all_reduce r threads 32 phase 1 barrier 2 group 3 of 4 cluster %m0 parity 4 sum(%r0)",
+    "all_reduce r threads 32 phase 1 group 2 of 4 team %b2 from 8 number 3 send sum(%r0)",
 };
 
 TEST(KernelTraversalTest, VisitsExpressionsInTheOrderOfTheText) {

@@ -5,6 +5,7 @@
 #include "codegen/passes/kernel_passes.h"
 #include "tests/codegen/cluster_kernel.h"
 #include "tests/codegen/specialised_kernel.h"
+#include "tests/codegen/team_kernel.h"
 #include "tests/codegen/verified_kernel.h"
 
 namespace sinter::kernel_verifier_test {
@@ -434,6 +435,50 @@ TEST(KernelVerifierTest, FindsMistakesInClusters) {
   EXPECT_THAT(sent("f32[1][3]", 0), HasSubstr("1 x 3 f32 to another block, not 2 or 4 words"));
   EXPECT_THAT(sent("f32[2][2]", 0), HasSubstr("2 x 2 f32 to another block, not 2 or 4 words"));
   EXPECT_THAT(sent("f32[1][4]", 2), HasSubstr("element 2 of %b2 is at no multiple of 16 bytes"));
+}
+
+TEST(KernelVerifierTest, AcceptsBlocksThatSendMessages) {
+  const kir::Kernel kernel = parsed(kTeamKernel);
+  EXPECT_EQ(violations_of(kernel), "");
+  EXPECT_EQ(violations_of(run_kernel_passes(kernel), KernelStage::kLowered), "");
+}
+
+TEST(KernelVerifierTest, FindsMistakesInTeams) {
+  const auto said = [](std::string_view from, std::string_view to) {
+    std::string text(kTeamKernel);
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    text.replace(at, from.size(), to);
+    return violations_of(parsed(text));
+  };
+  EXPECT_THAT(said("team 2 places 4 grid", "team 3 places 4 grid"),
+              HasSubstr("3 blocks in a team"));
+  EXPECT_THAT(said("team 2 places 4 grid", "cluster 2 team 2 places 4 grid"),
+              HasSubstr("2 blocks in a team, 2 in a cluster"));
+  EXPECT_THAT(said("team 2 places 4 grid", "team 2 places 0 grid"),
+              HasSubstr("0 places for messages of each block in a team of 2"));
+  EXPECT_THAT(said("team 2 places 4 grid", "grid"),
+              AllOf(HasSubstr("in a kernel without teams"), HasSubstr("a message in a kernel")));
+  EXPECT_THAT(said("mail : i32 global readwrite", "mail : i32 global read"),
+              HasSubstr("is no global buffer of i32 for messages"));
+  EXPECT_THAT(said("mail : i32", "mail : f32"),
+              HasSubstr("is no global buffer of i32 for messages"));
+  EXPECT_THAT(said("= (%r5)", "= (%r5, %r5, %r5, %r5, %r5)"),
+              HasSubstr("a message of 5 values, not 1 to 4"));
+  EXPECT_THAT(said("let %r5 empty : i32 = 0", "let %r5 empty : i64 = 0:i64"),
+              HasSubstr("of a message is no scalar of 4 bytes"));
+  EXPECT_THAT(said("of rem(block_index, 2) =", "of 2 ="), HasSubstr("block of the team"));
+  EXPECT_THAT(said("%b2[thread_index]", "%b2[4]"), HasSubstr("place of a message"));
+  EXPECT_THAT(said("number 0", "number -1"), HasSubstr("number of a message"));
+  EXPECT_THAT(said("  let %r5", "  message_wait (%r1) = %b2[0] number 0\n  let %r5"),
+              HasSubstr("number of a message"));
+  EXPECT_THAT(said("  let %r5", "  store %b2[0:i64] = %r1[0, 0] width 1\n  let %r5"),
+              HasSubstr("%b2"));
+  EXPECT_THAT(said("all_reduce sum threads 32", "all_reduce sum threads 64"),
+              HasSubstr("messages between groups of 64 threads"));
+  EXPECT_THAT(said("number add(%r1, 1) sum", "number 0 sum"), HasSubstr("number of a message"));
+  EXPECT_THAT(said("team %b2 from 0 number add(%r1, 1) sum", "send sum"),
+              HasSubstr("half a reduction that is not over several blocks"));
 }
 
 TEST(KernelVerifierTest, AcceptsWarpsOnPathsOfTheirOwn) {

@@ -23,6 +23,7 @@ struct ProductSchedule {
   int64_t at_once = 1;  ///< Tiles on which a block works, each by warp groups of its own.
   int64_t width = 2;
   int64_t epilogue_warps = 0;
+  ExchangeKind exchange = ExchangeKind::kCluster;
 
   [[nodiscard]] Schedule schedule() const {
     const int64_t threads = 32 * row_warps * column_warps;
@@ -39,6 +40,7 @@ struct ProductSchedule {
                                            .row_warps = row_warps,
                                            .pipeline_stages = stages,
                                            .cluster_size = cluster,
+                                           .exchange = exchange,
                                            .consumer_registers = registers,
                                            .epilogue_warps = epilogue_warps},
             .threads_per_row = threads,

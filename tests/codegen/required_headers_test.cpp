@@ -75,6 +75,8 @@ TEST(RequiredHeadersTest, StatementsBringTheirs) {
            {"wgmma_wait pending 0", "wgmma.cuh"},
            {"cluster_barrier", "cluster.cuh"},
            {"cluster_arrive cluster_wait", "cluster.cuh"},
+           {"let %r0 v : f32 = 1.0 message_store %b0[0] of 0 = (%r0) number 1", "message.cuh"},
+           {"let %r0 v : f32 = 1.0 message_wait (%r0) = %b0[0] number 1", "message.cuh"},
            {"device_fence", "device_order.cuh"},
            {"launch_dependents", "dependent_launch.cuh"},
            {"wait_for_previous", "dependent_launch.cuh"},

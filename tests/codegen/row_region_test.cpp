@@ -12,6 +12,9 @@ namespace sinter::row_region_test {
 
 using Tensors = ScheduledKernel::Tensors;
 
+constexpr std::array kExchanges = {ExchangeKind::kCluster, ExchangeKind::kClusterAhead,
+                                   ExchangeKind::kMessages};
+
 /// What follows a product %v2, and what it computes of each row.
 struct Rows {
   std::string_view fir;
@@ -160,13 +163,16 @@ TEST(RowRegionTest, WarpsOfEpiloguesReduceRowsOfClusters) {
   for (const Part& part : {Part{2, 100}, {4, 72}, {2, 128}, {2, 8}, {8, 36}, {16, 16}, {4, 256}}) {
     for (const Rows& rows : kAllRows) {
       for (ProductSchedule schedule : kEpilogueSchedules) {
-        if (part.columns > schedule.columns || !has_rows_for_all(schedule, part.columns / 4) ||
-            !slice.takes())
+        if (part.columns > schedule.columns || !has_rows_for_all(schedule, part.columns / 4))
           continue;
         schedule.cluster = part.cluster;
         schedule.persistent_blocks *= part.cluster;
-        expect_rows(rows, {.m = 300, .n = static_cast<size_t>(part.cluster * part.columns)},
-                    schedule, 2);
+        for (const ExchangeKind exchange : kExchanges) {
+          if (!slice.takes()) continue;
+          schedule.exchange = exchange;
+          expect_rows(rows, {.m = 300, .n = static_cast<size_t>(part.cluster * part.columns)},
+                      schedule, 2);
+        }
       }
     }
   }
@@ -178,21 +184,28 @@ TEST(RowRegionTest, LanesOfAnEpilogueExchangeRowsOfOneChunk) {
     ProductSchedule schedule = kEpilogueSchedules[2];
     schedule.cluster = cluster;
     schedule.persistent_blocks = cluster;
-    for (const Rows& rows : kAllRows)
-      expect_rows(rows, {.m = 70, .n = static_cast<size_t>(4 * cluster)}, schedule);
+    for (const Rows& rows : kAllRows) {
+      for (const ExchangeKind exchange : kExchanges) {
+        schedule.exchange = exchange;
+        expect_rows(rows, {.m = 70, .n = static_cast<size_t>(4 * cluster)}, schedule);
+      }
+    }
   }
 }
 
 // What is handed over is rounded, and stored beside what follows from it.
 TEST(RowRegionTest, WarpsOfAnEpilogueStoreWhatIsHandedOver) {
-  for (const int64_t cluster : {1, 2}) {
+  using enum ExchangeKind;
+  for (const auto& [cluster, exchange] :
+       {std::pair(1, kCluster), {2, kCluster}, {2, kClusterAhead}, {2, kMessages}}) {
     const ProductExtents extents{.m = 140, .n = static_cast<size_t>(64 * cluster)};
     const ProductSchedule schedule{.rows = 128,
                                    .columns = 64,
                                    .row_warps = 8,
                                    .persistent_blocks = cluster,
                                    .cluster = cluster,
-                                   .epilogue_warps = 7};
+                                   .epilogue_warps = 7,
+                                   .exchange = exchange};
     const ScheduledKernel kernel(
         parsed_fusion(fmt::format(R"(fusion @rounded {{
   %v0 x : bf16[{m}, {k}] = input

@@ -54,10 +54,10 @@ class ScheduledKernel {
   [[nodiscard]] const SegmentFacts& facts() const { return plan_.kernels.front().facts; }
   /// The first kernel of the plan, with every invariant verified.
   [[nodiscard]] kir::Kernel lowered() const {
-    return lower(facts(), plan_.kernels.front().chosen().schedule, builtin_families(),
-                 {.verify = true})
-        .value()
-        .kernel;
+    auto lowered = lower(facts(), plan_.kernels.front().chosen().schedule, builtin_families(),
+                         {.verify = true});
+    if (!lowered) throw_error(lowered.error());
+    return lowered->kernel;
   }
 
   /// Runs the plan with the warps of a block, and clusters, in the order of some seeds. Expects

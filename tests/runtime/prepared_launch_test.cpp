@@ -65,6 +65,24 @@ TEST_F(PreparedLaunchTest, MayStartBeforeThePreviousKernelEndsIfItWaitsForItself
   EXPECT_EQ(attributes[0].value, 1);
 }
 
+TEST_F(PreparedLaunchTest, BlocksThatWaitForEachOtherAreLaunchedTogether) {
+  std::vector<LaunchAttribute> attributes;
+  uint32_t blocks = 0;
+  driver_.set_kernel("sample_0", 4, [&](const LaunchConfig& used, std::span<const uint64_t>) {
+    const auto* first = static_cast<const LaunchAttribute*>(used.attributes);
+    attributes.assign(first, first + used.attribute_count);
+    blocks = used.grid_x;
+  });
+  KernelSource source = sample_source();
+  const int64_t teams = blocks_of(source);
+  source.team_size = 4;
+  ASSERT_TRUE(prepare(source)->launch(nullptr, std::vector<DevicePointer>{0x1000, 0x2000}));
+  EXPECT_EQ(blocks, 4 * teams) << "work is that of teams";
+  ASSERT_EQ(attributes.size(), 1U);
+  EXPECT_EQ(attributes[0].id, kCooperative);
+  EXPECT_EQ(attributes[0].value, 1);
+}
+
 TEST_F(PreparedLaunchTest, PassesAddressesThenScalars) {
   std::vector<uint64_t> seen;
   LaunchConfig config;

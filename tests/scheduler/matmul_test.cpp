@@ -694,7 +694,7 @@ TEST(MatmulTest, PinnedClustersAreRefusedWithNumbers) {
 }
 
 TEST(MatmulTest, PinnedEpiloguesAreRefusedWithNumbers) {
-  const auto refused = [](const Change& change, int64_t columns = 512) {
+  const auto refused = [](const Change& change, int64_t columns = 512, int64_t rows = 4096) {
     const MatmulParameters own{.tile_rows = 128,
                                .tile_columns = 256,
                                .tile_depth = 64,
@@ -705,7 +705,7 @@ TEST(MatmulTest, PinnedEpiloguesAreRefusedWithNumbers) {
                                .epilogue_warps = 7};
     PlanOptions options = pinned_groups(own, change);
     options.cutting = Cutting::kNeeded;
-    const auto plan = planned_rounded_norm(4096, 256, columns, "H100", options);
+    const auto plan = planned_rounded_norm(rows, 256, columns, "H100", options);
     return plan ? "planned" : plan.error().text();
   };
   const auto warps = [](int64_t number) {
@@ -743,6 +743,59 @@ TEST(MatmulTest, PinnedEpiloguesAreRefusedWithNumbers) {
   // Four pipeline stages and a tile of 64 KiB.
   EXPECT_THAT(refused([](Schedule&, MatmulParameters& own) { own.pipeline_stages = 4; }),
               HasSubstr("shared memory"));
+  for (const ExchangeKind exchange : {ExchangeKind::kClusterAhead, ExchangeKind::kMessages}) {
+    const auto exchanges = [&](const Change& change) {
+      return refused([&](Schedule& s, MatmulParameters& own) {
+        own.exchange = exchange;
+        change(s, own);
+      });
+    };
+    EXPECT_EQ(exchanges([](Schedule&, MatmulParameters&) {}), "planned");
+    EXPECT_THAT(exchanges([](Schedule&, MatmulParameters& own) { own.epilogue_warps = 0; }),
+                HasSubstr("send them ahead (value 0, limit 1 warps"));
+    EXPECT_THAT(exchanges([](Schedule&, MatmulParameters& own) { own.cluster_size = 1; }),
+                HasSubstr("send them ahead (value 1, limit 2 blocks"));
+  }
+  const auto messages = [&](int64_t blocks, DependentLaunch launch) {
+    return refused(
+        [&](Schedule& s, MatmulParameters& own) {
+          own.exchange = ExchangeKind::kMessages;
+          s.persistent_blocks = blocks;
+          s.dependent_launch = launch;
+        },
+        512, 131072);
+  };
+  EXPECT_EQ(messages(132, DependentLaunch::kNone), "planned");
+  EXPECT_THAT(messages(134, DependentLaunch::kNone),
+              HasSubstr("run at the same time (value 134, limit 132 blocks"));
+  EXPECT_THAT(messages(64, DependentLaunch::kWait),
+              HasSubstr("are launched when all others have ended"));
+}
+
+// Places of 8 bytes for the tuples of two blocks and 128 rows, in two copies, of 132 blocks.
+TEST(MatmulTest, MessagesLieInTheWorkspace) {
+  const MatmulParameters own{.tile_rows = 128,
+                             .tile_columns = 256,
+                             .tile_depth = 64,
+                             .row_warps = 8,
+                             .pipeline_stages = 3,
+                             .cluster_size = 2,
+                             .exchange = ExchangeKind::kMessages,
+                             .consumer_registers = 160,
+                             .epilogue_warps = 7};
+  PlanOptions options =
+      pinned_groups(own, [](Schedule& s, MatmulParameters&) { s.persistent_blocks = 132; });
+  options.cutting = Cutting::kNeeded;
+  const auto plan = planned_rounded_norm(131072, 256, 512, "H100", options);
+  ASSERT_TRUE(plan) << plan.error().text();
+  ASSERT_EQ(plan->workspace.size(), 1U);
+  EXPECT_EQ(plan->workspace.front().holds, WorkspaceTensor::Holds::kMessages);
+  EXPECT_TRUE(plan->workspace.front().is_zero_between_launches());
+  EXPECT_EQ(plan->workspace.front().bytes, 132 * (128 * 2 * 2) * 8);
+  EXPECT_THAT(plan_violations(*plan), testing::IsEmpty());
+  Plan without = *plan;
+  without.workspace.clear();
+  EXPECT_THAT(plan_violations(without), testing::Contains(HasSubstr("exchange messages in")));
 }
 
 // A product that is rounded to 16 bits is handed over so. In f32 its tile would take the room of

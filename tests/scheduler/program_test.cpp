@@ -531,7 +531,7 @@ TEST(ProgramTest, TextNamesStagedOutputsAndRows) {
 
 /// Rows of a cluster of two blocks, 128 columns each, that seven warps evaluate beside the
 /// products.
-Program epilogue_program() {
+Program epilogue_program(ExchangeKind exchange = ExchangeKind::kCluster) {
   const SegmentFacts facts = facts_of(parse_fusion(R"(fusion @rows {
   %v0 x : bf16[1000, 200] = input
   %v1 w : bf16[256, 200] = input
@@ -551,11 +551,45 @@ Program epilogue_program() {
                                    .row_warps = 8,
                                    .pipeline_stages = 4,
                                    .cluster_size = 2,
+                                   .exchange = exchange,
                                    .consumer_registers = 160,
                                    .epilogue_warps = 7},
                                   256);
   schedule.persistent_blocks = 8;
   return matmul_program(facts, schedule);
+}
+
+TEST(ProgramTest, TextSaysHowBlocksExchange) {
+  EXPECT_THAT(print(epilogue_program(ExchangeKind::kClusterAhead)),
+              HasSubstr("n by 128 persistent 8 cluster 2 ahead {"));
+  EXPECT_THAT(print(epilogue_program(ExchangeKind::kMessages)),
+              HasSubstr("n by 128 persistent 8 team 2 {"));
+}
+
+// A float of each of 128 rows from two blocks, in two copies. Row by row each of seven warps has a
+// place for its four rows, ahead each of 32 iterations, with an mbarrier each.
+TEST(ProgramTest, PlacesOfAnExchangeAreThoseOfRowsThatAreOnTheirWay) {
+  const Program by_row = epilogue_program();
+  const Program ahead = epilogue_program(ExchangeKind::kClusterAhead);
+  const Program messages = epilogue_program(ExchangeKind::kMessages);
+  EXPECT_EQ(shared_bytes(by_row) - shared_bytes(messages), 7 * 2 * (8 + 4 * 2 * 4));
+  EXPECT_EQ(shared_bytes(ahead) - shared_bytes(messages), 32 * 2 * (8 + 4 * 2 * 4));
+  EXPECT_EQ(message_places(by_row), 0);
+  EXPECT_EQ(message_places(ahead), 0);
+  EXPECT_EQ(message_places(messages), 128 * 2 * 2);
+}
+
+TEST(ProgramTest, OnlyWarpsOfAnEpilogueSendRowsAhead) {
+  const auto blocks = [](Program& program) -> program::Nest& {
+    for (program::Step& step : program.steps) {
+      auto* found = std::get_if<program::Nest>(&step);
+      if (found != nullptr && found->binding == program::Binding::kBlock) return *found;
+    }
+    unreachable();
+  };
+  EXPECT_THAT(rule_broken_by(row_program(200, 2),
+                             [&](Program& p) { blocks(p).exchange = ExchangeKind::kMessages; }),
+              HasSubstr("the warps of an epilogue of blocks that share rows send them ahead"));
 }
 
 TEST(ProgramTest, TextNamesWhatIsHandedOver) {

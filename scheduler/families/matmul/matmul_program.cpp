@@ -201,6 +201,7 @@ class ProgramBuilder {
                                                            .holds_rows = facts_.has_reduction(),
                                                            .kept = kept_values(facts_),
                                                            .exchange_bytes = 0,
+                                                           .message_places = 0,
                                                            .partial_rows = partials(),
                                                            .staged = staging()});
     body.push_back(region);
@@ -222,14 +223,19 @@ class ProgramBuilder {
       // Iterations of the blocks alternate between two copies.
       constexpr int64_t kCopies = 2;
       Schedule of_rows = program::row_schedule(out_);
+      const int64_t together = program::rows_together(out_);
       // Rows that are sent ahead have places for all iterations of a tile.
       if (own_.exchange != ExchangeKind::kCluster)
-        of_rows.rows_per_block = own_.tile_rows / program::rows_together(out_);
+        of_rows.rows_per_block = own_.tile_rows / together;
       auto& step = std::get<program::Region>(
           out_.steps[std::get<program::Nest>(out_.steps[region]).body.front()]);
-      for (const Stage& stage : stages_.stages)
-        step.exchange_bytes +=
-            exchange_bytes(facts_, stage, of_rows, kCopies, program::rows_together(out_));
+      for (const Stage& stage : stages_.stages) {
+        if (own_.exchange == ExchangeKind::kMessages) {
+          step.message_places += message_places(facts_, stage, of_rows, kCopies, together);
+        } else {
+          step.exchange_bytes += exchange_bytes(facts_, stage, of_rows, kCopies, together);
+        }
+      }
     }
     return std::move(out_);
   }
@@ -278,6 +284,7 @@ class ProgramBuilder {
                                                             .width = schedule_.vector_width,
                                                             .kept = {},
                                                             .exchange_bytes = 0,
+                                                            .message_places = 0,
                                                             .partial_rows = partials(),
                                                             .staged = {}});
     out_.body.push_back(out_.steps.push_back(program::Nest{.binding = program::Binding::kBlock,
@@ -341,6 +348,7 @@ class ProgramBuilder {
                                              .ahead = ahead,
                                              .kept = std::move(kept),
                                              .exchange_bytes = 0,
+                                             .message_places = 0,
                                              .partial_rows = partials(),
                                              .staged = {}});
     return out_.steps.push_back(
@@ -545,6 +553,12 @@ void set_stages(program::Program& program, int64_t stages) {
 
 program::Program matmul_program(const SegmentFacts& facts, const Schedule& schedule) {
   return matmul::program_of(facts, schedule, matmul::stages_with(facts));
+}
+
+int64_t message_bytes(const SegmentFacts& facts, const Schedule& schedule) {
+  if (schedule.exchange() != ExchangeKind::kMessages) return 0;
+  const program::Program program = matmul_program(facts, schedule);
+  return program::message_places(program) * program::block_count(program) * kMessagePlaceBytes;
 }
 
 }  // namespace sinter

@@ -136,7 +136,15 @@ tl::expected<ResourceEstimate, Rejection> estimate_program(const SegmentFacts& f
       }
     }
     estimate.registers = std::min(needed, launched);
-    complete(estimate, limits, schedule.min_blocks_per_sm, program::cluster_size(program));
+    const bool in_team = program::exchange_of(program) == ExchangeKind::kMessages;
+    complete(estimate, limits, schedule.min_blocks_per_sm,
+             in_team ? 1 : program::cluster_size(program));
+    if (const int64_t most = estimate.blocks_per_sm * limits.sm_count;
+        in_team && estimate.blocks > most) {
+      return tl::make_unexpected(
+          rejected(schedule, "blocks that wait for each other run at the same time",
+                   estimate.blocks, most, "blocks", "use fewer persistent_blocks"));
+    }
     estimate.registers = needed;
     estimate.register_cap = raised;
     estimate.spilled_registers = std::max<int64_t>(0, needed - raised);

@@ -8,6 +8,7 @@
 #include "scheduler/budgets/budget.h"
 #include "scheduler/families/matmul.h"
 #include "scheduler/families/matmul/contraction_facts.h"
+#include "scheduler/families/matmul/matmul_program.h"
 #include "scheduler/families/row_rules.h"
 #include "scheduler/program/operand_copy.h"
 #include "scheduler/program/operand_map.h"
@@ -203,6 +204,21 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
                   own.cluster_size == 1 ? 1 : own.epilogue_warps, own.cluster_size == 1 ? 2 : 1,
                   own.cluster_size == 1 ? "blocks" : "warps",
                   "use exchange cluster, or set cluster_size and epilogue_warps");
+  if (own.exchange == ExchangeKind::kMessages) {
+    constexpr int64_t kValueBytes = 4;
+    for (const Stage& stage : stages_with(facts).stages) {
+      for (const OpId id : stage.reductions) {
+        for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[id])) {
+          if (const int64_t bytes = bytes_of(travel_type(type)); bytes != kValueBytes)
+            return broken("a message has values of 4 bytes", bytes, kValueBytes, "bytes",
+                          "use exchange cluster_ahead");
+        }
+      }
+    }
+    if (schedule.dependent_launch != DependentLaunch::kNone)
+      return broken("blocks that wait for each other are launched when all others have ended", 1, 0,
+                    "kernels at once", "use dependent_launch none");
+  }
   if (own.cluster_size != 1 && !has_producer(own))
     return broken("only blocks with a producer form clusters", own.cluster_size, 1, "blocks",
                   "use cluster_size 1, or set consumer_registers");

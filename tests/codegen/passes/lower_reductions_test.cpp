@@ -190,10 +190,15 @@ std::vector<ClusterShape> shapes_within_warps() {
 INSTANTIATE_TEST_SUITE_P(WithinWarps, ClusterReductionsTest,
                          testing::ValuesIn(shapes_within_warps()));
 
-/// Groups of 8 threads over a cluster of 4: mean and m2 of 32 values, and where the largest is.
+/// How the blocks of TuplesOfCluster exchange: in a cluster or team, by one statement or by two.
+enum class Way : uint8_t { kCluster, kClusterInHalves, kTeam, kTeamInHalves };
+
+/// Groups of 8 threads over four blocks: mean and m2 of 32 values, where the largest is, and
+/// whether one is larger than 14.
 struct TuplesOfCluster {
-  TuplesOfCluster() : run(64), x(4 * 64) {
-    run.kernel.cluster = 4;
+  explicit TuplesOfCluster(Way way = Way::kCluster) : run(64), x(4 * 64) {
+    const bool is_team = way == Way::kTeam || way == Way::kTeamInHalves;
+    (is_team ? run.kernel.team : run.kernel.cluster) = 4;
     std::mt19937 random(3);
     for (float& value : x) value = std::normal_distribution<float>(10.0F, 2.0F)(random);
     const auto count = static_cast<int64_t>(x.size());
@@ -201,25 +206,70 @@ struct TuplesOfCluster {
     const kir::BufferId means = run.output("means", DType::kF32, count);
     const kir::BufferId squares = run.output("squares", DType::kF32, count);
     const kir::BufferId places = run.output("places", DType::kI32, count);
-    const kir::MbarrierId arrived = run.b.add_mbarriers("arrived", 2, 1);
-    run.b.append(kir::InitMbarriers{});
-    run.b.append(kir::ClusterBarrier{});
+    const kir::BufferId flags = run.output("flags", DType::kBool, count);
+    // A place for each tuple: 8 groups of 4 blocks, with 4, 2 and 1 places.
+    if (is_team) run.kernel.message_places = int64_t{8} * 4 * (4 + 2 + 1);
+    const kir::BufferId mail =
+        run.global("mail", DType::kI32,
+                   std::vector<int32_t>(static_cast<size_t>(8 * run.kernel.message_places), 0),
+                   kir::Access::kReadWrite);
+    kir::MbarrierId arrived;
+    if (is_team) {
+      run.b.append(kir::Barrier{});
+    } else {
+      arrived = run.b.add_mbarriers("arrived", 2, 1);
+      run.b.append(kir::InitMbarriers{});
+      run.b.append(kir::ClusterBarrier{});
+    }
     const VarId mean = run.loaded("mean", in, run.thread_of_launch());
     const VarId number = run.b.declare("number", run.b.real(1.0));
     const VarId m2 = run.b.declare("m2", run.b.real(0.0));
     const VarId largest = run.b.declare("largest", run.b.ref(mean));
     const VarId place = run.b.declare("place", run.b.cast(run.thread_of_launch(), DType::kI32));
-    run.b.append(kir::AllReduce{
-        .parts = {{Combiner::kWelford, {number, mean, m2}}, {Combiner::kArgMax, {largest, place}}},
-        .threads = 8,
-        .name = "stats",
-        .group = run.b.div(run.thread(), run.b.integer(32)),
-        .groups = 2,
-        .arrived = arrived,
-        .parity = run.b.integer(0)});
+    const VarId any =
+        run.b.declare("any", run.b.apply(PointwiseFn::kGt, {run.b.ref(mean), run.b.real(14.0)}));
+    kir::AllReduce all{.parts = {{Combiner::kWelford, {number, mean, m2}},
+                                 {Combiner::kArgMax, {largest, place}},
+                                 {Combiner::kAny, {any}}},
+                       .threads = 8,
+                       .name = "stats",
+                       .group = run.b.div(run.thread(), run.b.integer(32)),
+                       .groups = 2};
+    if (is_team) {
+      all.mail = mail;
+      all.number = run.b.integer(1);
+      EXPECT_EQ(kir::message_places(all, 4), run.kernel.message_places);
+    } else {
+      all.arrived = arrived;
+      all.parity = run.b.integer(0);
+    }
+    if (way == Way::kCluster || way == Way::kTeam) {
+      run.b.append(all);
+    } else {
+      all.half = kir::ReduceHalf::kSend;
+      run.b.append(all);
+      // What the variables hold in between does not matter.
+      run.b.assign(mean, run.b.real(std::nan("")));
+      run.b.assign(largest, run.b.real(1e9));
+      all.half = kir::ReduceHalf::kReceive;
+      run.b.append(all);
+    }
+    run.store(flags, run.thread_of_launch(), any);
     run.store(means, run.thread_of_launch(), mean);
     run.store(squares, run.thread_of_launch(), m2);
     run.store(places, run.thread_of_launch(), place);
+    if (is_team) {
+      const VarId empty = run.b.declare("empty", run.b.integer(0));
+      run.b.append(kir::Barrier{});
+      run.b.loop("place", run.thread(), run.b.integer(run.kernel.message_places), run.b.integer(64),
+                 false, [&](ExprId at) {
+                   run.b.append(kir::MessageStore{.mail = mail,
+                                                  .block = run.b.rem(run.block(), run.b.integer(4)),
+                                                  .place = at,
+                                                  .values = {empty},
+                                                  .number = run.b.integer(0)});
+                 });
+    }
     run.kernel = run_kernel_passes(run.kernel, {.verify = true});
   }
 
@@ -227,16 +277,13 @@ struct TuplesOfCluster {
   std::vector<float> x;
 };
 
-/// Components of one type share a store, others have one each.
-TEST(LowerReductionsTest, ATupleOfFloatsIsSentByOneStore) {
-  TuplesOfCluster tuples;
-  const std::string text = print(tuples.run.kernel);
-  EXPECT_EQ(count_of(text, "cluster_store"), 1 + 2) << text;
+void expect_right(TuplesOfCluster& tuples) {
   for (uint64_t seed = 0; seed < 8; ++seed) {
     tuples.run.run_clean(1, {.seed = seed});
     const auto means = tuples.run.contents<float>(1);
     const auto squares = tuples.run.contents<float>(2);
     const auto places = tuples.run.contents<int32_t>(3);
+    const auto flags = tuples.run.contents<uint8_t>(4);
     for (size_t group = 0; group < 8; ++group) {
       std::vector<size_t> members;
       for (size_t block = 0; block < 4; ++block) {
@@ -255,18 +302,46 @@ TEST(LowerReductionsTest, ATupleOfFloatsIsSentByOneStore) {
         EXPECT_NEAR(squares[i], m2, 1e-4 * m2) << i;
         EXPECT_EQ(squares[i], squares[members.front()]) << "the same bits in all blocks";
         EXPECT_EQ(places[i], static_cast<int32_t>(best)) << i;
+        EXPECT_EQ(flags[i], tuples.x[best] > 14.0F ? 1 : 0) << i;
       }
     }
   }
 }
 
-/// 4 groups of a warp receive 4 tuples of 16, 4 and 4 bytes.
+/// Components of one type share a store, others have one each.
+TEST(LowerReductionsTest, ATupleOfFloatsIsSentByOneStore) {
+  TuplesOfCluster tuples;
+  const std::string text = print(tuples.run.kernel);
+  EXPECT_EQ(count_of(text, "cluster_store"), 1 + 2 + 1) << text;
+  expect_right(tuples);
+}
+
+// Both halves use the same shared memory.
+TEST(LowerReductionsTest, ClustersExchangeInHalves) {
+  TuplesOfCluster tuples(Way::kClusterInHalves);
+  EXPECT_EQ(count_of(print(tuples.run.kernel), "cluster_store"), 1 + 2 + 1);
+  EXPECT_EQ(kir::shared_bytes(tuples.run.kernel), kir::shared_bytes(TuplesOfCluster().run.kernel));
+  expect_right(tuples);
+}
+
+// A message has all components of a tuple.
+TEST(LowerReductionsTest, TeamsExchangeByMessages) {
+  for (const Way way : {Way::kTeam, Way::kTeamInHalves}) {
+    TuplesOfCluster tuples(way);
+    const std::string text = print(tuples.run.kernel);
+    EXPECT_EQ(count_of(text, "message_store"), 3 + 1) << text;
+    EXPECT_EQ(count_of(text, "message_wait"), 3) << text;
+    EXPECT_EQ(kir::shared_bytes(tuples.run.kernel), 0);
+    expect_right(tuples);
+  }
+}
+
 TEST(LowerReductionsTest, AnMbarrierThatExpectsLessThanTheTuplesIsFound) {
   TuplesOfCluster tuples;
   std::string text = print(tuples.run.kernel);
-  const size_t at = text.find(" 384");
+  const size_t at = text.find(" 448");
   ASSERT_NE(at, std::string::npos) << text;
-  text.replace(at, 4, " 320");
+  text.replace(at, 4, " 384");
   tuples.run.kernel = parse_kernel(text).value();
   int found = 0;
   for (uint64_t seed = 0; seed < 8; ++seed)

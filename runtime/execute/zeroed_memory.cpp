@@ -1,4 +1,6 @@
-#include "runtime/execute/arrival_counters.h"
+#include "runtime/execute/zeroed_memory.h"
+
+#include <algorithm>
 
 #include "runtime/driver/captured_launch.h"
 
@@ -7,13 +9,14 @@ namespace {
 
 /// A line of L2, so that blocks of different launches do not queue for one.
 constexpr uint64_t kLineBytes = 128;
-constexpr std::string_view kDoing = "zeroing the counters of blocks";
+constexpr std::string_view kDoing = "zeroing what blocks count and exchange";
 
 }  // namespace
 
-Result<ArrivalCounters> ArrivalCounters::create(DeviceDriver& driver, int64_t bytes) {
+Result<ZeroedMemory> ZeroedMemory::create(DeviceDriver& driver, int64_t bytes) {
   const uint64_t stride = (static_cast<uint64_t>(bytes) + kLineBytes - 1) / kLineBytes * kLineBytes;
-  auto memory = DeviceBuffer::allocate(driver, stride * kWorkspaces);
+  const uint64_t workspaces = std::clamp<uint64_t>(kMostBytes / stride, 1, kWorkspaces);
+  auto memory = DeviceBuffer::allocate(driver, stride * workspaces);
   if (!memory) return fail(memory.error());
   // A stream of its own: the legacy one orders nothing for streams that do not wait for it, and to
   // wait for the whole context would fail while another thread captures.
@@ -26,16 +29,16 @@ Result<ArrivalCounters> ArrivalCounters::create(DeviceDriver& driver, int64_t by
   auto done = check(driver, DriverCall::kStreamSynchronize,
                     driver.stream_synchronize(stream->handle()), kDoing);
   if (!done) return fail(done.error());
-  return ArrivalCounters(std::move(*memory), stride);
+  return ZeroedMemory(std::move(*memory), stride);
 }
 
-DevicePointer ArrivalCounters::of(DevicePointer workspace) const {
+DevicePointer ZeroedMemory::of(DevicePointer workspace) const {
   // Workspaces are multiples of 256; consecutive ones should not meet.
   constexpr int kUnitBits = 8;
   const auto start = static_cast<size_t>(workspace >> kUnitBits);
-  for (size_t probe = 0; probe < kWorkspaces; ++probe) {
-    const size_t i = (start + probe) % kWorkspaces;
-    // Whose counters these are is all that is told: they were zeroed before there was a table.
+  for (size_t probe = 0; probe < workspaces_; ++probe) {
+    const size_t i = (start + probe) % workspaces_;
+    // Whose memory this is is all that is told: it was zeroed before there was a table.
     DevicePointer owner = owners_[i].load(std::memory_order_relaxed);
     if (owner == 0 &&
         owners_[i].compare_exchange_strong(owner, workspace, std::memory_order_relaxed))

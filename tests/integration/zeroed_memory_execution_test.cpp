@@ -1,11 +1,13 @@
-// The counters of executions whose last block finishes: right in a workspace with any contents, on
-// several streams, from several threads, and when what was captured is replayed.
+// The memory of executions whose last block finishes, or whose blocks exchange messages: right in a
+// workspace with any contents, on several streams, from several threads, and when what was captured
+// is replayed.
 
 #include <gmock/gmock.h>
 
 #include <bit>
 #include <thread>
 
+#include "fusion_ir/parser.h"
 #include "runtime/check/host_execution.h"
 #include "runtime/driver/captured_launch.h"
 #include "runtime/driver/device_buffer.h"
@@ -15,7 +17,7 @@
 #include "tests/support/canned_fusions.h"
 #include "tests/support/fake_driver.h"
 
-namespace sinter::last_block_execution_test {
+namespace sinter::zeroed_memory_execution_test {
 
 constexpr std::string_view kDoing = "testing";
 
@@ -26,20 +28,61 @@ struct Lane {
   std::optional<DeviceBuffer> workspace;
 };
 
-class LastBlockExecutionTest : public ::testing::Test {
+Plan plan_of_last_block() {
+  const Schedule schedule{.family = "multi_wave",
+                          .parameters = MultiWaveParameters{},
+                          .threads_per_row = 64,
+                          .rows_per_block = 2,
+                          .vector_width = 2,
+                          .persistent_blocks = 10,
+                          .finish = Finish::kLastBlock};
+  return plan(find_canned_fusion("dyt_backward")->build(), {{"rows", 40}, {"cols", 128}},
+              *find_device("H200"), {.families = builtin_families(), .pin = {.schedule = schedule}})
+      .value();
+}
+
+/// Four blocks in two teams, which have three tiles of rows.
+Plan plan_of_messages() {
+  const Schedule schedule{.family = "matmul",
+                          .parameters = MatmulParameters{.tile_rows = 128,
+                                                         .tile_columns = 64,
+                                                         .tile_depth = 64,
+                                                         .row_warps = 8,
+                                                         .pipeline_stages = 2,
+                                                         .cluster_size = 2,
+                                                         .exchange = ExchangeKind::kMessages,
+                                                         .consumer_registers = 160,
+                                                         .epilogue_warps = 7},
+                          .threads_per_row = 256,
+                          .vector_width = 2,
+                          .persistent_blocks = 4};
+  const Fusion fusion = parse_fusion(R"(fusion @rows {
+  %v0 x : bf16[300, 16] = input
+  %v1 w : bf16[128, 16] = input
+  %v2 : f32[300, 128] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
+  %v3 m : f32[300] = reduce.max %v2 over(1)
+  %v4 : f32[300, 128] = broadcast %v3 axes(0)
+  %v5 y : f32[300, 128] = sub %v2, %v4
+  return %v5
+})")
+                            .value();
+  return plan(fusion, {}, *find_device("H200"),
+              {.families = builtin_families(),
+               .pin = {.schedule = schedule},
+               .cutting = Cutting::kNeeded})
+      .value();
+}
+
+struct Way {
+  std::string_view name;
+  Plan (*planned)();
+};
+void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }
+
+class ZeroedMemoryExecutionTest : public ::testing::TestWithParam<Way> {
  protected:
   void SetUp() override {
-    const Schedule schedule{.family = "multi_wave",
-                            .parameters = MultiWaveParameters{},
-                            .threads_per_row = 64,
-                            .rows_per_block = 2,
-                            .vector_width = 2,
-                            .persistent_blocks = 10,
-                            .finish = Finish::kLastBlock};
-    Plan planned =
-        plan(find_canned_fusion("dyt_backward")->build(), {{"rows", 40}, {"cols", 128}},
-             *find_device("H200"), {.families = builtin_families(), .pin = {.schedule = schedule}})
-            .value();
+    Plan planned = GetParam().planned();
     for (const HostTensor& input : sample_inputs(planned.fusion, Binding{}, 1)) {
       inputs_memory_.push_back(DeviceBuffer::allocate(driver_, input.storage().size()).value());
       ASSERT_TRUE(inputs_memory_.back().upload(input.storage()));
@@ -110,7 +153,7 @@ class LastBlockExecutionTest : public ::testing::Test {
   std::optional<Lane> first_;  ///< Kept, so that no other one gets its workspace's address.
 };
 
-TEST_F(LastBlockExecutionTest, OneLaunchFinishesWhateverTheWorkspaceHolds) {
+TEST_P(ZeroedMemoryExecutionTest, OneLaunchFinishesWhateverTheWorkspaceHolds) {
   const std::vector<std::byte> right = expected();
   Lane own = lane();
   const int64_t launches = driver_.calls(DriverCall::kLaunch);
@@ -124,10 +167,10 @@ TEST_F(LastBlockExecutionTest, OneLaunchFinishesWhateverTheWorkspaceHolds) {
   EXPECT_EQ(driver_.calls(DriverCall::kFillAsync), fills) << "counters are zero already";
 }
 
-TEST_F(LastBlockExecutionTest, WorkspacesBeyondTheCountersZeroTheirOwn) {
+TEST_P(ZeroedMemoryExecutionTest, WorkspacesBeyondTheCountersZeroTheirOwn) {
   const std::vector<std::byte> right = expected();
   std::vector<Lane> lanes;
-  for (size_t i = 0; i < ArrivalCounters::kWorkspaces + 4; ++i) lanes.push_back(lane());
+  for (size_t i = 0; i < ZeroedMemory::kWorkspaces + 4; ++i) lanes.push_back(lane());
   const int64_t fills = driver_.calls(DriverCall::kFillAsync);
   for (const Lane& own : lanes) {
     ASSERT_TRUE(execute(own));
@@ -140,12 +183,12 @@ TEST_F(LastBlockExecutionTest, WorkspacesBeyondTheCountersZeroTheirOwn) {
   EXPECT_EQ(results(lanes.back()), right);
 }
 
-TEST_F(LastBlockExecutionTest, CapturedExecutionsReplayAndMixWithOthers) {
+TEST_P(ZeroedMemoryExecutionTest, CapturedExecutionsReplayAndMixWithOthers) {
   const std::vector<std::byte> right = expected();
   const OwnStream stream = OwnStream::create(driver_, kDoing).value();
   const OwnStream other = OwnStream::create(driver_, kDoing).value();
   std::vector<Lane> lanes;
-  for (size_t i = 0; i < ArrivalCounters::kWorkspaces + 1; ++i) lanes.push_back(lane());
+  for (size_t i = 0; i < ZeroedMemory::kWorkspaces + 1; ++i) lanes.push_back(lane());
   for (const Lane& own : lanes) ASSERT_TRUE(execute(own));
   // With counters of the executable, and with some in the workspace.
   for (Lane* own : {&lanes.front(), &lanes.back()}) {
@@ -165,7 +208,7 @@ TEST_F(LastBlockExecutionTest, CapturedExecutionsReplayAndMixWithOthers) {
   }
 }
 
-TEST_F(LastBlockExecutionTest, ThreadsHaveWorkspacesAndSoCountersOfTheirOwn) {
+TEST_P(ZeroedMemoryExecutionTest, ThreadsHaveWorkspacesAndSoCountersOfTheirOwn) {
   const std::vector<std::byte> right = expected();
   constexpr size_t kThreads = 4;
   std::vector<Lane> lanes;
@@ -182,7 +225,7 @@ TEST_F(LastBlockExecutionTest, ThreadsHaveWorkspacesAndSoCountersOfTheirOwn) {
   for (const Lane& own : lanes) EXPECT_EQ(results(own), right);
 }
 
-TEST_F(LastBlockExecutionTest, ARefusedLaunchLeavesTheCountersAsTheyWere) {
+TEST_P(ZeroedMemoryExecutionTest, ARefusedLaunchLeavesTheCountersAsTheyWere) {
   const std::vector<std::byte> right = expected();
   Lane own = lane();
   driver_.fail_next(DriverCall::kLaunch, DriverStatus::kLaunchOutOfResources);
@@ -192,7 +235,7 @@ TEST_F(LastBlockExecutionTest, ARefusedLaunchLeavesTheCountersAsTheyWere) {
   EXPECT_EQ(results(own), right);
 }
 
-TEST_F(LastBlockExecutionTest, AnotherExecutableGoesWithItsCounters) {
+TEST_P(ZeroedMemoryExecutionTest, AnotherExecutableGoesWithItsCounters) {
   const std::vector<std::byte> right = expected();
   const Lane own = lane();
   const int64_t before = driver_.allocated_bytes();
@@ -210,4 +253,24 @@ TEST_F(LastBlockExecutionTest, AnotherExecutableGoesWithItsCounters) {
   EXPECT_EQ(results(own), right);
 }
 
-}  // namespace sinter::last_block_execution_test
+INSTANTIATE_TEST_SUITE_P(Ways, ZeroedMemoryExecutionTest,
+                         ::testing::Values(Way{"last_block", plan_of_last_block},
+                                           Way{"messages", plan_of_messages}),
+                         [](const auto& param) { return std::string(param.param.name); });
+
+TEST(MessageExecutionTest, BlocksThatDoNotRunTogetherAreRefused) {
+  DeviceLimits limits = *find_device("H200");
+  limits.shared_bytes_per_sm = 16 * 1024;
+  FakeDriver driver{limits};
+  const DeviceContext context = DeviceContext::retain(driver, 0).value();
+  const CurrentContext current = CurrentContext::enter(driver, context).value();
+  const auto executable =
+      Executable::prepare(interpreted(driver, plan_of_messages(), {}), driver, {});
+  ASSERT_FALSE(executable);
+  EXPECT_EQ(executable.error().kind, ErrorKind::kResourceExhausted);
+  EXPECT_THAT(executable.error().message, testing::HasSubstr("wait for each other"));
+  EXPECT_EQ(executable.error().measured, 4);
+  EXPECT_EQ(executable.error().limit, 0);
+}
+
+}  // namespace sinter::zeroed_memory_execution_test
