@@ -411,7 +411,12 @@ Result<void> offer_schedules(KernelPlan& kernel, std::vector<Rejection>& rejecti
                        *family_name, options.families));
   }
   for (const Family& family : options.families) {
-    if (!is_for(family, kernel.facts)) continue;
+    if (!is_for(family, kernel.facts)) {
+      // Who pins it is told why it offers nothing.
+      if (family_name == family.name)
+        rejections.push_back(refusal_of(family, kernel.facts).value());
+      continue;
+    }
     Proposal proposal = family.propose(kernel.facts, limits);
     // A family from outside that has no parameters need not say so.
     const FamilyParameters defaults = parameters_of_family(family.name);

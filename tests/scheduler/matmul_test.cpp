@@ -1237,4 +1237,19 @@ TEST(MatmulTest, OperandsAreCopiedAlongTheAxisThatIsContiguous) {
   EXPECT_EQ(copies({.left = DType::kI8, .right = DType::kI8}).second, plain);
 }
 
+// A single product is no contraction.
+TEST(MatmulTest, APinnedFamilyThatIsNotForTheSegmentSaysSo) {
+  const Fusion fusion = parse_fusion(R"(fusion @one {
+  %v0 x : bf16[1, 1] = input
+  %v1 w : bf16[1, 1] = input
+  %v2 y : f32[1, 1] = contract.sum %v0, %v1 left(0, 2) right(1, 2) over(2)
+  return %v2
+})")
+                            .value();
+  const auto plan = sinter::plan(fusion, {}, *find_device("H200"),
+                                 {.pin = {.family = std::string(kMatmul)}});
+  ASSERT_FALSE(plan);
+  EXPECT_THAT(plan.error().text(), HasSubstr("matmul: the segment contracts nothing"));
+}
+
 }  // namespace sinter::matmul_test
