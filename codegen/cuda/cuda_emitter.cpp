@@ -417,7 +417,7 @@ class CudaEmitter {
   }
 
   void print(const kir::Wgmma& stmt) {
-    line(fmt::format("wgmma<{}>({}, {},", stmt.columns,
+    line(fmt::format("wgmma<{}{}>({}, {},", stmt.columns, stmt.replaces ? ", false" : "",
                      address(stmt.accumulator, stmt.accumulator_group),
                      std::visit([this](const auto& left) { return operand(left); }, stmt.left)));
     ++depth_;

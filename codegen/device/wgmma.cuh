@@ -25,7 +25,7 @@ SINTER_DEVICE MatrixDescriptor<T, kTransposed> matrix_descriptor(const T* first,
           (unsigned long long)(block_bytes >> 4) << 16 | (address & 0x3ffffu) >> 4};
 }
 
-// ---- sum += left * right, of 64 x K and K x kColumns elements
+// ---- sum += left * right, of 64 x K and K x kColumns elements; sum = left * right without kAdds
 
 #define SINTER_REGISTERS_4 "%0, %1, %2, %3"
 #define SINTER_REGISTERS_8 \
@@ -63,59 +63,63 @@ SINTER_DEVICE MatrixDescriptor<T, kTransposed> matrix_descriptor(const T* first,
 #define SINTER_SUMS_96(g) SINTER_SUMS_64(g), SINTER_SUMS_32(g + 32)
 #define SINTER_SUMS_128(g) SINTER_SUMS_64(g), SINTER_SUMS_64(g + 32)
 
-#define SINTER_WGMMA(shape, tail, transposes, columns, registers, operands, immediates, inputs) \
-  if constexpr (kColumns == columns)                                                            \
+#define SINTER_WGMMA(shape, tail, transposes, columns, registers, operands, immediates, adds, \
+                     inputs)                                                                  \
+  if constexpr (kColumns == columns)                                                          \
     asm volatile(                                                                               \
         "{\n"                                                                                   \
         ".reg .pred adds;\n"                                                                    \
-        "setp.eq.u32 adds, 0, 0;\n"                                                             \
+        "setp.ne.s32 adds, " adds ", 0;\n"                                                             \
         "wgmma.mma_async.sync.aligned.m64n" #columns shape " {" SINTER_REGISTERS_##registers     \
         "}, " operands ", adds" tail transposes(immediates) ";\n"                               \
         "}"                                                                                     \
         : SINTER_SUMS_##registers(0)                                                            \
         : inputs);
 
-#define SINTER_IN_SHARED "l"(left.bits), "l"(right.bits), "n"((int)kLeft), "n"((int)kRight)
-#define SINTER_WGMMAS(shape, tail, transposes)                                             \
-  SINTER_WGMMA(shape, tail, transposes, 8, 4, "%4, %5", "%6, %7", SINTER_IN_SHARED)        \
-  SINTER_WGMMA(shape, tail, transposes, 16, 8, "%8, %9", "%10, %11", SINTER_IN_SHARED)     \
-  SINTER_WGMMA(shape, tail, transposes, 32, 16, "%16, %17", "%18, %19", SINTER_IN_SHARED)  \
-  SINTER_WGMMA(shape, tail, transposes, 64, 32, "%32, %33", "%34, %35", SINTER_IN_SHARED)  \
-  SINTER_WGMMA(shape, tail, transposes, 96, 48, "%48, %49", "%50, %51", SINTER_IN_SHARED)  \
-  SINTER_WGMMA(shape, tail, transposes, 128, 64, "%64, %65", "%66, %67", SINTER_IN_SHARED) \
-  SINTER_WGMMA(shape, tail, transposes, 192, 96, "%96, %97", "%98, %99", SINTER_IN_SHARED) \
-  SINTER_WGMMA(shape, tail, transposes, 256, 128, "%128, %129", "%130, %131", SINTER_IN_SHARED)
+#define SINTER_IN_SHARED \
+  "l"(left.bits), "l"(right.bits), "n"((int)kLeft), "n"((int)kRight), "n"((int)kAdds)
+#define SINTER_WGMMAS(shape, tail, transposes)                                                     \
+  SINTER_WGMMA(shape, tail, transposes, 8, 4, "%4, %5", "%6, %7", "%8", SINTER_IN_SHARED)          \
+  SINTER_WGMMA(shape, tail, transposes, 16, 8, "%8, %9", "%10, %11", "%12", SINTER_IN_SHARED)      \
+  SINTER_WGMMA(shape, tail, transposes, 32, 16, "%16, %17", "%18, %19", "%20", SINTER_IN_SHARED)   \
+  SINTER_WGMMA(shape, tail, transposes, 64, 32, "%32, %33", "%34, %35", "%36", SINTER_IN_SHARED)   \
+  SINTER_WGMMA(shape, tail, transposes, 96, 48, "%48, %49", "%50, %51", "%52", SINTER_IN_SHARED)   \
+  SINTER_WGMMA(shape, tail, transposes, 128, 64, "%64, %65", "%66, %67", "%68", SINTER_IN_SHARED)  \
+  SINTER_WGMMA(shape, tail, transposes, 192, 96, "%96, %97", "%98, %99", "%100", SINTER_IN_SHARED) \
+  SINTER_WGMMA(shape, tail, transposes, 256, 128, "%128, %129", "%130, %131", "%132",              \
+               SINTER_IN_SHARED)
 
 #define SINTER_IN_REGISTERS                                                                   \
   "r"(left[0].words[0]), "r"(left[1].words[0]), "r"(left[2].words[0]), "r"(left[3].words[0]), \
-      "l"(right.bits), "n"((int)kRight)
-#define SINTER_REGISTER_WGMMAS(shape, tail, transposes)                                          \
-  SINTER_WGMMA(shape, tail, transposes, 8, 4, "{%4, %5, %6, %7}, %8", "%9", SINTER_IN_REGISTERS) \
-  SINTER_WGMMA(shape, tail, transposes, 16, 8, "{%8, %9, %10, %11}, %12", "%13",                 \
-               SINTER_IN_REGISTERS)                                                              \
-  SINTER_WGMMA(shape, tail, transposes, 32, 16, "{%16, %17, %18, %19}, %20", "%21",              \
-               SINTER_IN_REGISTERS)                                                              \
-  SINTER_WGMMA(shape, tail, transposes, 64, 32, "{%32, %33, %34, %35}, %36", "%37",              \
-               SINTER_IN_REGISTERS)                                                              \
-  SINTER_WGMMA(shape, tail, transposes, 96, 48, "{%48, %49, %50, %51}, %52", "%53",              \
-               SINTER_IN_REGISTERS)                                                              \
-  SINTER_WGMMA(shape, tail, transposes, 128, 64, "{%64, %65, %66, %67}, %68", "%69",             \
-               SINTER_IN_REGISTERS)                                                              \
-  SINTER_WGMMA(shape, tail, transposes, 192, 96, "{%96, %97, %98, %99}, %100", "%101",           \
-               SINTER_IN_REGISTERS)                                                              \
-  SINTER_WGMMA(shape, tail, transposes, 256, 128, "{%128, %129, %130, %131}, %132", "%133",      \
-               SINTER_IN_REGISTERS)
+      "l"(right.bits), "n"((int)kRight), "n"((int)kAdds)
+#define SINTER_REGISTER_WGMMAS(shape, tail, transposes)                                        \
+  SINTER_WGMMA(shape, tail, transposes, 8, 4, "{%4, %5, %6, %7}, %8", "%9", "%10",             \
+               SINTER_IN_REGISTERS)                                                            \
+  SINTER_WGMMA(shape, tail, transposes, 16, 8, "{%8, %9, %10, %11}, %12", "%13", "%14",        \
+               SINTER_IN_REGISTERS)                                                            \
+  SINTER_WGMMA(shape, tail, transposes, 32, 16, "{%16, %17, %18, %19}, %20", "%21", "%22",     \
+               SINTER_IN_REGISTERS)                                                            \
+  SINTER_WGMMA(shape, tail, transposes, 64, 32, "{%32, %33, %34, %35}, %36", "%37", "%38",     \
+               SINTER_IN_REGISTERS)                                                            \
+  SINTER_WGMMA(shape, tail, transposes, 96, 48, "{%48, %49, %50, %51}, %52", "%53", "%54",     \
+               SINTER_IN_REGISTERS)                                                            \
+  SINTER_WGMMA(shape, tail, transposes, 128, 64, "{%64, %65, %66, %67}, %68", "%69", "%70",    \
+               SINTER_IN_REGISTERS)                                                            \
+  SINTER_WGMMA(shape, tail, transposes, 192, 96, "{%96, %97, %98, %99}, %100", "%101", "%102", \
+               SINTER_IN_REGISTERS)                                                            \
+  SINTER_WGMMA(shape, tail, transposes, 256, 128, "{%128, %129, %130, %131}, %132", "%133",    \
+               "%134", SINTER_IN_REGISTERS)
 
 #define SINTER_NONE(immediates)
 #define SINTER_EACH(immediates) ", " immediates
 #define SINTER_DEFINE_WGMMA(Sum, Left, Right, shape, tail, transposes)                        \
-  template <int kColumns, bool kLeft, bool kRight>                                            \
+  template <int kColumns, bool kAdds = true, bool kLeft, bool kRight>                         \
   SINTER_DEVICE void wgmma(Vec<Sum, 2>* sum, MatrixDescriptor<Left, kLeft> left,              \
                            MatrixDescriptor<Right, kRight> right) {                           \
     static_assert(sizeof(Left) == 2 || !(kLeft || kRight), "only 2 bytes can be transposed"); \
     SINTER_WGMMAS(shape, tail, transposes)                                                    \
   }                                                                                           \
-  template <int kColumns, bool kRight>                                                        \
+  template <int kColumns, bool kAdds = true, bool kRight>                                     \
   SINTER_DEVICE void wgmma(Vec<Sum, 2>* sum, const Vec<Left, 4 / (int)sizeof(Left)>* left,    \
                            MatrixDescriptor<Right, kRight> right) {                           \
     static_assert(sizeof(Left) == 2 || !kRight, "only 2 bytes can be transposed");            \

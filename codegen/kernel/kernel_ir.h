@@ -667,6 +667,8 @@ struct Wgmma {
   int64_t columns = 8;  ///< One of kColumns.
   std::variant<SharedMatrix, RegisterMatrix> left;
   SharedMatrix right;
+  /// The product replaces what the accumulator held, which need not have been written.
+  bool replaces = false;
   [[nodiscard]] int64_t groups() const { return columns / 4; }
   friend bool operator==(const Wgmma&, const Wgmma&) = default;
 };

@@ -398,6 +398,7 @@ class Parser : private KernelExpressionReader {
     product.accumulator_group = buffer_index();
     expect_word("columns");
     product.columns = integer();
+    product.replaces = accept_word("replaces");
     expect_word("left");
     if (at_id(VarTag::kPrefix)) {
       const VarId tile = var();

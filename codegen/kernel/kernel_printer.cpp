@@ -275,10 +275,10 @@ class Printer {
                      place(s.left, s.left_group), place(s.right, s.right_group)));
   }
   void print(const Wgmma& s) {
-    line(fmt::format("wgmma {} columns {} left {} right {}",
-                     place(s.accumulator, s.accumulator_group), s.columns,
-                     std::visit([this](const auto& left) { return matrix(left); }, s.left),
-                     matrix(s.right)));
+    line(fmt::format(
+        "wgmma {} columns {}{} left {} right {}", place(s.accumulator, s.accumulator_group),
+        s.columns, s.replaces ? " replaces" : "",
+        std::visit([this](const auto& left) { return matrix(left); }, s.left), matrix(s.right)));
   }
   std::string matrix(const RegisterMatrix& m) const { return place(m.tile, m.group); }
   std::string matrix(const SharedMatrix& m) const {

@@ -46,7 +46,7 @@ ExprId GroupProduct::row(int64_t i) const {
 }
 
 void GroupProduct::multiply(const std::function<Left(int64_t)>& left, program::TileId right,
-                            ExprId stage, int64_t k) const {
+                            ExprId stage, int64_t k, bool replaces) const {
   const int64_t groups = shape_.n / 4;  // Of one product.
   const int64_t columns = sum_.columns.extent / shape_.n;
   for (int64_t i = 0; i < row_instructions(sum_); ++i) {
@@ -58,22 +58,23 @@ void GroupProduct::multiply(const std::function<Left(int64_t)>& left, program::T
                                  .accumulator_group = scope_.i32((i * columns + j) * groups),
                                  .columns = shape_.n,
                                  .left = rows,
-                                 .right = matrix(right, stage, column, k)});
+                                 .right = matrix(right, stage, column, k),
+                                 .replaces = replaces});
     }
   }
 }
 
-void GroupProduct::start(ExprId stage) const {
-  if (contract_.right_second.valid()) return start_split(stage);
+void GroupProduct::start(ExprId stage, bool is_first) const {
+  if (contract_.right_second.valid()) return start_split(stage, is_first);
   builder_.append(kir::WgmmaFence{});
   for (int64_t k = 0; k < depth().extent; k += shape_.k) {
     multiply([&](int64_t i) { return matrix(contract_.left, stage, row(i), k); }, contract_.right,
-             stage, k);
+             stage, k, is_first && k == 0);
   }
   builder_.append(kir::WgmmaCommit{});
 }
 
-void GroupProduct::start_split(ExprId stage) const {
+void GroupProduct::start_split(ExprId stage, bool is_first) const {
   constexpr int64_t kOfProduct = kir::Mma::kLeftGroups;  // Registers.
   constexpr int64_t kWarpRows = kir::Wgmma::kRows * kWarp / kWarpGroup;
   const int64_t rows = row_instructions(sum_);
@@ -110,9 +111,9 @@ void GroupProduct::start_split(ExprId stage) const {
         };
       };
       const int64_t k = step * shape_.k;
-      multiply(of(first), contract_.right_second, stage, k);
-      multiply(of(second), contract_.right, stage, k);
-      multiply(of(first), contract_.right, stage, k);
+      multiply(of(first), contract_.right_second, stage, k, is_first && k == 0);
+      multiply(of(second), contract_.right, stage, k, false);
+      multiply(of(first), contract_.right, stage, k, false);
     }
     builder_.append(kir::WgmmaCommit{});
   }

@@ -18,8 +18,8 @@ class GroupProduct : TileProduct {
       : TileProduct(scope, contract) {}
 
   /// Starts the products of one stage of the tiles (i32) and ends their group. A WgmmaWait has to
-  /// follow.
-  void start(kir::ExprId stage) const;
+  /// follow. The products of a tile's first stage replace what the sums held.
+  void start(kir::ExprId stage, bool is_first) const;
 
  private:
   using Left = std::variant<kir::SharedMatrix, kir::RegisterMatrix>;
@@ -31,11 +31,12 @@ class GroupProduct : TileProduct {
   /// Where the rows of instruction `i` begin in the block's tile, i32.
   [[nodiscard]] kir::ExprId row(int64_t i) const;
   /// Starts the products for the step along k that begins at element `k`. `left` gives what an
-  /// instruction along the rows has of the left operand.
+  /// instruction along the rows has of the left operand. With `replaces` their sums hold nothing
+  /// yet.
   void multiply(const std::function<Left(int64_t i)>& left, program::TileId right,
-                kir::ExprId stage, int64_t k) const;
+                kir::ExprId stage, int64_t k, bool replaces) const;
   /// The same of an operand in two parts.
-  void start_split(kir::ExprId stage) const;
+  void start_split(kir::ExprId stage, bool is_first) const;
 };
 
 }  // namespace sinter

@@ -373,7 +373,7 @@ class ProgramLowering {
                 if (contract.unit == program::Unit::kLane) {
                   LaneProduct(scope_, contract).add(stage_, begin_);
                 } else if (role_ == Role::kConsumer) {
-                  GroupProduct(scope_, contract).start(stage_);
+                  GroupProduct(scope_, contract).start(stage_, is_first_step_);
                 } else {
                   FragmentProduct(scope_, contract).add(stage_);
                 }
@@ -559,12 +559,14 @@ class ProgramLowering {
         row_instructions(tile) * column_instructions(tile) * kir::Mma::kAccumulatorGroups;
     const VarId var =
         builder_.declare_tile(tile.name, tile.type, groups, kir::Mma::kAccumulatorLanes);
+    scope_.fragments[id] = var;
+    // The first product of a warp group replaces what its fragment holds.
+    if (tile.place == program::Place::kGroupFragment) return;
     const ExprId identity = LaneProduct::identity(builder_, combiner_of(id), tile.type);
     builder_.unrolled("i", groups, [&](ExprId i) {
       for (int64_t lane = 0; lane < kir::Mma::kAccumulatorLanes; ++lane)
         builder_.set(var, i, scope_.i32(lane), identity);
     });
-    scope_.fragments[id] = var;
   }
 
   /// How the contraction that fills a fragment combines.
@@ -622,7 +624,7 @@ class ProgramLowering {
   void produce(const program::Pipeline& pipeline) {
     int64_t bytes = 0;
     for (const TensorCopies& copy : tensor_copies_) bytes += copy.bytes();
-    loop_over(pipeline, [&](ExprId step) {
+    loop_over(pipeline, 0, [&](ExprId step) {
       const ExprId stage = builder_.ref(stage_var_);
       const ExprId other = builder_.sub(scope_.i32(1), builder_.ref(parity_var_));
       builder_.append(kir::MbarrierWait{empty_, stage, other});
@@ -637,29 +639,40 @@ class ProgramLowering {
   /// the next one are started; then the stage is released.
   void consume(const program::Pipeline& pipeline) {
     const VarId before = builder_.declare("stage_before", scope_.i32(0));
-    const auto release = [&](ExprId condition) {
+    const auto release = [&] {
       // Each lane has loaded what it splits of the left operand.
       if (split_.valid()) builder_.append(kir::WarpBarrier{});
-      const ExprId first_lane = builder_.equal(scope_.lane, scope_.i32(0));
-      builder_.when(condition.valid() ? builder_.both(condition, first_lane) : first_lane, [&] {
+      builder_.when(builder_.equal(scope_.lane, scope_.i32(0)), [&] {
         builder_.append(kir::MbarrierArrive{empty_, builder_.ref(before)});
       });
     };
-    if (at_once_ > 1) {
-      builder_.append(kir::MbarrierWait{turn_, part_, builder_.ref(turn_parity_)});
-      builder_.assign(turn_parity_, builder_.sub(scope_.i32(1), builder_.ref(turn_parity_)));
-    }
-    loop_over(pipeline, [&](ExprId step) {
+    const auto start = [&] {
       stage_ = builder_.ref(stage_var_);
       builder_.append(kir::MbarrierWait{full_, stage_, builder_.ref(parity_var_)});
       if (split_.valid())
         builder_.append(kir::MbarrierWait{split_, stage_, builder_.ref(parity_var_)});
       steps(pipeline.body);
-      // Products of a split operand have waited for those of the stage before themselves.
-      if (!split_.valid()) builder_.append(kir::WgmmaWait{.pending = 1});
-      release(builder_.less(scope_.i32(0), step));
+    };
+    const auto go_on = [&] {
       builder_.assign(before, stage_);
       advance_phase(pipeline);
+    };
+    if (at_once_ > 1) {
+      builder_.append(kir::MbarrierWait{turn_, part_, builder_.ref(turn_parity_)});
+      builder_.assign(turn_parity_, builder_.sub(scope_.i32(1), builder_.ref(turn_parity_)));
+    }
+    // The first products replace the sums, and there is nothing to release behind them. Apart from
+    // the loop, the compiler knows that no registers hold sums before.
+    is_first_step_ = true;
+    start();
+    is_first_step_ = false;
+    go_on();
+    loop_over(pipeline, 1, [&](ExprId) {
+      start();
+      // Products of a split operand have waited for those of the stage before themselves.
+      if (!split_.valid()) builder_.append(kir::WgmmaWait{.pending = 1});
+      release();
+      go_on();
     });
     if (at_once_ > 1) {
       const ExprId next = scope_.remainder(builder_.add(part_, scope_.i32(1)), at_once_);
@@ -668,13 +681,13 @@ class ProgramLowering {
       });
     }
     builder_.append(kir::WgmmaWait{});
-    release({});
+    release();
     if (at_once_ > 1) skip_items((at_once_ - 1) * steps_);
   }
 
   /// Splits the stages for one tile of the block.
   void split(const program::Pipeline& pipeline) {
-    loop_over(pipeline, [&](ExprId) {
+    loop_over(pipeline, 0, [&](ExprId) {
       stage_ = builder_.ref(stage_var_);
       builder_.append(kir::MbarrierWait{full_, stage_, builder_.ref(parity_var_)});
       for (const program::StepId id : pipeline.body) {
@@ -700,9 +713,10 @@ class ProgramLowering {
     builder_.assign(stage_var_, scope_.remainder(moved, stages_));
   }
 
-  void loop_over(const program::Pipeline& pipeline, const std::function<void(ExprId)>& body) {
+  void loop_over(const program::Pipeline& pipeline, int64_t first,
+                 const std::function<void(ExprId)>& body) {
     const int64_t extent = program_.axes[pipeline.loop.axis].extent;
-    builder_.loop("step", scope_.i32(0), scope_.i32(divided_up(extent, pipeline.loop.step)),
+    builder_.loop("step", scope_.i32(first), scope_.i32(divided_up(extent, pipeline.loop.step)),
                   scope_.i32(1), false, body);
   }
 
@@ -730,6 +744,7 @@ class ProgramLowering {
   ProgramScope scope_;
   std::map<AxisId, int64_t> block_steps_;  ///< Elements of the block's part of each axis.
   ExprId stage_;                           ///< The pipeline's current stage, i32.
+  bool is_first_step_ = false;             ///< Of the consumers, in a pipeline of theirs.
   ExprId begin_;                           ///< Of its part of the pipeline's axis, i64.
   kir::ParamId blocks_;                    ///< Of the grid.
 

@@ -132,6 +132,7 @@ void BlockExecutor::start_product(Warp* warp, const Instruction& instruction) {
         fragment_of(columns.data() + column * kir::Wgmma::kDepthBytes, 8, right_size);
     std::byte* accumulator = warp->at(instruction.result) + column / 8 * sum.size();
     std::memcpy(sum.data(), accumulator, sum.size());
+    if (stmt.replaces) sum.fill(std::byte{0});
     instruction.function(sum.data(), left, right.data(), nullptr);
     for (size_t at = 0; at < sum.size(); at += register_bytes)
       copy_active(accumulator + at, sum.data() + at, warp->mask, instruction.element_bytes);

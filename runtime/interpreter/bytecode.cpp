@@ -605,9 +605,9 @@ class Compiler {
     } else {
       left.offset = out_.index_register(in_shared->index);
     }
-    for (const Fragment& read : {result, left}) {
-      for (size_t i = 0; i < read.elements; ++i) out_.require_written(read.first_element + i);
-    }
+    for (size_t i = 0; !stmt.replaces && i < result.elements; ++i)
+      out_.require_written(result.first_element + i);
+    for (size_t i = 0; i < left.elements; ++i) out_.require_written(left.first_element + i);
     const int32_t right = out_.index_register(stmt.right.index);
     out_.emit(
         {.opcode = Opcode::kWgmma,
@@ -619,6 +619,8 @@ class Compiler {
          .d = in_registers != nullptr ? out_.product_element(left.first_element) : -1,
          .width = static_cast<int32_t>(result.elements),
          .function = mma_lanes(left_type(kernel_, stmt), kernel_.buffers[stmt.right.buffer].type)});
+    for (size_t i = 0; stmt.replaces && i < result.elements; ++i)
+      out_.note_product(result.first_element + i);
   }
   void statement(kir::StmtId, const kir::WgmmaFence&) {
     out_.emit({.opcode = Opcode::kWgmmaFence});

@@ -432,6 +432,11 @@ void ExpressionCompiler::note_written(size_t element) {
   if (tracked_[element] >= 0) emit({.opcode = Opcode::kMarkWritten, .a = tracked_[element]});
 }
 
+void ExpressionCompiler::note_product(size_t element) {
+  written[element] = true;
+  if (tracked_[element] >= 0) emit({.opcode = Opcode::kMarkWritten, .a = tracked_[element]});
+}
+
 void ExpressionCompiler::note_declared(kir::VarId id) {
   const kir::Var& var = kernel_.vars[id];
   const size_t first = first_element_[id.index];

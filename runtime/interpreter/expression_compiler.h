@@ -66,6 +66,8 @@ class ExpressionCompiler {
   Operand element(kir::VarId tile, kir::ExprId group, int64_t lane);
   void note_read(size_t element);
   void note_written(size_t element);
+  /// The same where a product of a warp group replaces it.
+  void note_product(size_t element);
   /// An element that a product of a warp group reads: the part of note_read() that concerns values.
   void require_written(size_t element);
   /// Number of an element among those of products (Program::product_elements); -1 for others.

@@ -90,6 +90,7 @@ inline constexpr std::string_view kEverything =
   wgmma_fence
   wgmma %r15[2] columns 16 left %b8[0] swizzle 32 groups 128 right %b8[mul(%p1, 128)] swizzle 32 groups 128 transposed 0
   wgmma %r15[add(1, 1)] columns 16 left %b8[16] swizzle 64 groups 256 transposed 512 right %b8[0] swizzle 128 groups 512
+  wgmma %r15[0] columns 16 replaces left %b8[16] swizzle 64 groups 256 transposed 512 right %b8[0] swizzle 128 groups 512
   wgmma_commit
   wgmma_wait pending 0
   wgmma_wait pending 7

@@ -12,6 +12,7 @@ struct WarpGroupKernel {
   int columns = 64;  ///< Of c, a multiple of 64.
   int stages = 2;
 
+  bool adds_to_nothing = false;  ///< The sum does not begin with zeros.
   bool no_fence = false;
   bool no_commit = false;
   bool no_wait = false;
@@ -66,7 +67,7 @@ inline std::string warp_group_kernel(const WarpGroupKernel& kernel = {}) {
     var %r2 sum : f32[{sums}][2]
     for %r3 g : i32 = 0 to {sums} step 1 unroll {
       for %r4 l : i32 = 0 to 2 step 1 unroll {
-        %r2[%r3, %r4] = 0x0p+0
+        {zero}
       }
     }
     for %r5 next : i32 = 0 to %p1 step 1 {
@@ -99,6 +100,7 @@ inline std::string warp_group_kernel(const WarpGroupKernel& kernel = {}) {
       text.replace(at, field.size(), value);
   };
   const auto number = [&](std::string_view name, int value) { put(name, std::to_string(value)); };
+  put("zero", kernel.adds_to_nothing ? "" : "%r2[%r3, %r4] = 0x0p+0");
   put("full_wait", kernel.one_warp_waits
                        ? fmt::format("if lt(thread_index, 32) {{ {} }}", full_wait)
                        : full_wait);

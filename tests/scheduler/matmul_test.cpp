@@ -1246,8 +1246,8 @@ TEST(MatmulTest, APinnedFamilyThatIsNotForTheSegmentSaysSo) {
   return %v2
 })")
                             .value();
-  const auto plan = sinter::plan(fusion, {}, *find_device("H200"),
-                                 {.pin = {.family = std::string(kMatmul)}});
+  const auto plan =
+      sinter::plan(fusion, {}, *find_device("H200"), {.pin = {.family = std::string(kMatmul)}});
   ASSERT_FALSE(plan);
   EXPECT_THAT(plan.error().text(), HasSubstr("matmul: the segment contracts nothing"));
 }

@@ -201,7 +201,8 @@ double read_value(DType type, uint64_t bits) {
   return decode(type, type == DType::kF32 ? bits & ~uint64_t{0x1fff} : bits);
 }
 
-void expect_product(const Layout& left, const Layout& right, bool in_registers = false) {
+void expect_product(const Layout& left, const Layout& right, bool in_registers = false,
+                    bool replaces = false) {
   SCOPED_TRACE(fmt::format("{}, {} columns, swizzles {} and {}{}", left.type, right.own,
                            left.swizzle, right.swizzle, in_registers ? ", in registers" : ""));
   std::mt19937 random(5);
@@ -215,8 +216,10 @@ void expect_product(const Layout& left, const Layout& right, bool in_registers =
     c[i] = is_integer ? static_cast<int32_t>(random()) : std::bit_cast<int32_t>(value);
   }
   std::vector<int32_t> found = c;
-  const kir::Kernel kernel =
-      lowered(in_registers ? one_product_in_registers(left.type, right) : one_product(left, right));
+  std::string text =
+      in_registers ? one_product_in_registers(left.type, right) : one_product(left, right);
+  if (replaces) text.replace(text.find(" left ", text.find("wgmma %r0")), 1, " replaces ");
+  const kir::Kernel kernel = lowered(text);
   std::vector<std::byte> image = left.image(a);
   if (in_registers) {
     for (size_t i = 0; i < a.size(); ++i) {
@@ -232,6 +235,7 @@ void expect_product(const Layout& left, const Layout& right, bool in_registers =
     for (int64_t column = 0; column < right.own; ++column) {
       const auto at = static_cast<size_t>(row * right.own + column);
       double sum = is_integer ? double{1} * c[at] : double{std::bit_cast<float>(c[at])};
+      if (replaces) sum = 0.0;
       for (int64_t k = 0; k < depth; ++k) {
         sum += read_value(left.type, a[static_cast<size_t>(row * depth + k)]) *
                read_value(right.type, b[static_cast<size_t>(column * depth + k)]);
@@ -246,6 +250,13 @@ void expect_product(const Layout& left, const Layout& right, bool in_registers =
             << row << ", " << column;
       }
     }
+  }
+}
+
+TEST(WgmmaTest, AProductMayReplaceTheSum) {
+  for (const DType type : {DType::kBF16, DType::kI8}) {
+    for (const bool in_registers : {false, true})
+      expect_product({type, false, 128, 64}, {type, false, 128, 96}, in_registers, true);
   }
 }
 
@@ -433,6 +444,7 @@ using enum FindingKind;
 INSTANTIATE_TEST_SUITE_P(
     All, WarpGroupMistakeTest,
     testing::Values(
+        PlantedMistake{"AddsToNothing", {.adds_to_nothing = true}, {kUnwrittenRegister}},
         PlantedMistake{"NoFence", {.no_fence = true}, {kProductUnfenced}},
         PlantedMistake{"NoCommit", {.no_commit = true}, {kProductPending, kAsyncNeverAwaited}},
         PlantedMistake{"NoWait", {.no_wait = true}, {kProductPending, kAsyncNeverAwaited}},
