@@ -31,6 +31,8 @@ Result<Report> emit_command(const EmitArguments& arguments) {
                                       {"shared_bytes", source->shared_bytes},
                                       {"work_per_block", source->work_per_block},
                                       {"cluster_size", source->cluster_size},
+                                      {"team_size", source->team_size},
+                                      {"cooperative", source->team_size > 1},
                                       {"param_values", source->param_values},
                                       {"text", text}});
   }

@@ -114,8 +114,8 @@ class KernelBuilder {
   Kernel* kernel_;
   ExprInterner interner_;
   std::vector<Block*> open_;
-  bool has_to_sync_ = false;
-  int64_t reserved_places_ = 0;  ///< A ClusterArrive was emitted, but no ClusterWait yet.
+  bool has_to_sync_ = false;  ///< A ClusterArrive was emitted, but no ClusterWait yet.
+  int64_t reserved_places_ = 0;
   std::unordered_map<std::string, int> names_;  ///< Taken names; next suffix to try.
 };
 

@@ -473,7 +473,8 @@ struct ClusterWait {
 /// Sends values and a number to another block of the team, or to this one: value i goes to place
 /// `place` + i of block `block` (i32), counted from 0. A block has Kernel::message_places places
 /// for messages, each of kMessagePlaceBytes, which hold 0 when the kernel starts. A place holds one
-/// message, and the next may be sent when some MessageWait has taken it. Number 0 clears the place:
+/// message, and the next may be sent when some MessageWait has taken it. Several values begin at an
+/// even place, and a block then has an even number of places. Number 0 clears the place:
 /// the block itself does so when it has taken all its messages, so that the next launch finds 0.
 ///
 /// A value and its number arrive together; different values may not, and nothing else is ordered by

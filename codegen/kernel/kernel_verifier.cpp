@@ -46,7 +46,7 @@ class StatementVerifier : private ScopeVerifier {
     for (const auto& [stmt, buffer] : plain_accesses_) {
       current_ = stmt;
       if (is_counter_[buffer])
-        report("{} ({}) holds counters, which atomics alone access", buffer,
+        report("{} ({}) holds counters or messages, and is accessed otherwise", buffer,
                kernel_.buffers[buffer].name);
     }
   }
@@ -552,6 +552,13 @@ class StatementVerifier : private ScopeVerifier {
     for (const VarId value : values) {
       if (!var(value).is_scalar() || bytes_of(var(value).type) != kWordBytes)
         report("{} ({}) of a message is no scalar of 4 bytes", value, var(value).name);
+    }
+    // Two values are one access of 16 bytes.
+    if (values.size() > 1) {
+      const auto* constant = std::get_if<IntegerConstant>(&kernel_.exprs[place].kind);
+      if (kernel_.message_places % 2 != 0 || (constant != nullptr && constant->value % 2 != 0))
+        report("a message of {} values at an odd place, or in an odd number of them",
+               values.size());
     }
     const int64_t last = kernel_.message_places - std::ssize(values);
     check_i32(place, "place of a message", 0, last);

@@ -165,7 +165,18 @@ void RowBody::take_next(const RowChunk& chunk) {
 
 // ---- Stages
 
+/// Tells the loads of stage s which tensors later stages read again.
+void RowBody::expect_loads_after(size_t s) {
+  std::set<ValueId> again;
+  for (size_t later = s + 1; later < list_.stages.size(); ++later) {
+    for (const ValueId value : list_.stages[later].loads)
+      again.insert(facts_.space.find_input(value)->tensor);
+  }
+  tiles_.expect_again(std::move(again));
+}
+
 void RowBody::send() {
+  expect_loads_after(0);
   Stage stage = list_.stages.front();
   stage.outer.clear();
   stage.outputs.clear();
@@ -181,12 +192,7 @@ void RowBody::send() {
 
 void RowBody::run_stage(size_t s) {
   const Stage& stage = list_.stages[s];
-  std::set<ValueId> again;
-  for (size_t later = s + 1; later < list_.stages.size(); ++later) {
-    for (const ValueId value : list_.stages[later].loads)
-      again.insert(facts_.space.find_input(value)->tensor);
-  }
-  tiles_.expect_again(std::move(again));
+  expect_loads_after(s);
   if (!stage.reductions.empty() || !stage.outer.empty() || !stage.outputs.empty() ||
       !stage.kept.empty()) {
     builder_.comment(fmt::format("stage {}", s));

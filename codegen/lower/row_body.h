@@ -113,6 +113,7 @@ class RowBody {
   };
 
   [[nodiscard]] const Row& row() const { return rows_[current_].row; }
+  void expect_loads_after(size_t s);
   void send();
   void run_stage(size_t s);
   void exchange(size_t s, std::vector<RowStatistics>& statistics);

@@ -36,6 +36,8 @@ std::string remedy_for(DriverStatus status) {
       return "prepare before the capture begins; only execute may run during one";
     case DriverStatus::kLaunchOutOfResources:
       return "use a schedule with fewer threads or registers";
+    case DriverStatus::kCooperativeLaunchTooLarge:
+      return "use fewer persistent_blocks, or exchange cluster";
     case DriverStatus::kSuccess:
     case DriverStatus::kInvalidValue:
     case DriverStatus::kNotFound:
@@ -60,8 +62,9 @@ std::string_view name_of(DriverCall call) {
 
 Error driver_error(const DeviceDriver& driver, DriverCall call, DriverStatus status,
                    std::string_view doing) {
-  return {.kind = status == DriverStatus::kOutOfMemory ? ErrorKind::kResourceExhausted
-                                                       : ErrorKind::kDeviceError,
+  const bool is_exhausted =
+      status == DriverStatus::kOutOfMemory || status == DriverStatus::kCooperativeLaunchTooLarge;
+  return {.kind = is_exhausted ? ErrorKind::kResourceExhausted : ErrorKind::kDeviceError,
           .message =
               fmt::format("{} failed while {}: {}", name_of(call), doing, driver.describe(status)),
           .remedy = remedy_for(status)};

@@ -168,7 +168,12 @@ Result<void> Executable::check_residency(const LoadedKernel& kernel,
   const auto of_sm =
       kernel.blocks_per_sm(source.threads, source.dynamic_shared ? source.shared_bytes : 0);
   if (!of_sm) return fail(of_sm.error());
-  const int64_t most = *of_sm * compiled_->plan.limits.sm_count;
+  int sms = 0;
+  auto asked = check(*driver_, DriverCall::kDeviceAttribute,
+                     driver_->device_attribute(&sms, DeviceProperty::kSmCount, options_.device),
+                     "asking for the number of SMs");
+  if (!asked) return asked;
+  const int64_t most = *of_sm * sms;
   const int64_t blocks = blocks_of(source);
   if (blocks <= most) return {};
   return fail({.kind = ErrorKind::kResourceExhausted,
@@ -525,7 +530,8 @@ Result<void> Executable::launch_segment(const Segment& segment, Addresses addres
     addresses.counters = addresses.workspace + segment.counters_in_workspace;
     const DriverStatus status = driver_->fill_async(
         addresses.counters, 0, static_cast<size_t>(segment.counter_bytes), stream);
-    auto zeroed = check(*driver_, DriverCall::kFillAsync, status, "zeroing the counters of blocks");
+    auto zeroed =
+        check(*driver_, DriverCall::kFillAsync, status, "zeroing what blocks count and exchange");
     if (!zeroed) return zeroed;
   }
   std::array<DevicePointer, kMostLaunchTensors> arguments;

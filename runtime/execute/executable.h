@@ -143,8 +143,9 @@ class Executable {
                                      StreamHandle stream) const;
   /// Loads what the segments run and lays out their arguments.
   Result<void> load_segments();
-  /// Fails where blocks of a kernel wait for each other and do not run at the same time. Beside
-  /// other kernels and in a part of a device, the driver refuses the launch instead of it.
+  /// Fails where blocks of a kernel wait for each other and the device does not hold all of them.
+  /// Beside other kernels the launch waits until it does; in a part of a device, which has fewer
+  /// SMs, the driver refuses it.
   [[nodiscard]] Result<void> check_residency(const LoadedKernel& kernel,
                                              const KernelSource& source) const;
   Result<void> prepare_calls();
@@ -177,7 +178,7 @@ class Executable {
   IdVector<KernelId, Segment> segments_;
   IdVector<CallId, Call> calls_;
   IdVector<StepId, PlanStep> steps_;
-  std::optional<ZeroedMemory> counters_;  ///< Of all segments that count their blocks.
+  std::optional<ZeroedMemory> counters_;  ///< Of all segments whose blocks count or exchange.
 };
 
 }  // namespace sinter

@@ -42,7 +42,8 @@ struct RangedOptions {
   double slower_at_most = std::numeric_limits<double>::infinity();
   OutsideRange outside = OutsideRange::kRefuse;
   /// Executables kept at most, at least 1; more only while all of them are held by somebody. Each
-  /// holds its modules, and counters if its blocks count, on the device.
+  /// holds its modules on the device, and up to ZeroedMemory::kMostBytes if its blocks count or
+  /// exchange messages.
   size_t kept = 16;
   PlanOptions plan{.families = builtin_families()};
   CompilePlanOptions compile{};

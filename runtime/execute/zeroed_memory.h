@@ -32,10 +32,10 @@ namespace sinter {
 ///   that lies in the workspace before they launch, which is always right, and costs what it saved.
 class ZeroedMemory {
  public:
-  /// Most workspaces that get memory, and most bytes of all together if that is more than one: the
-  /// messages of four kernels in teams of eight blocks (4 MiB each, of pairs of values).
+  /// Most workspaces that get memory, and most bytes of all together, but for one workspace: the
+  /// messages of four workspaces, where teams of four exchange a float for each row (1 MiB).
   static constexpr size_t kWorkspaces = 64;
-  static constexpr uint64_t kMostBytes = uint64_t{16} << 20;
+  static constexpr uint64_t kMostBytes = uint64_t{4} << 20;
 
   /// `bytes` for each workspace. Waits until they are zero. Errors: DeviceError,
   /// ResourceExhausted.

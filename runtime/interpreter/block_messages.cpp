@@ -47,6 +47,14 @@ BlockExecutor::MessagePlaces BlockExecutor::message_places(Warp* warp,
                 });
       continue;
     }
+    if (instruction.predicated && instruction.width == 0 && place % 2 != 0) {
+      log_->add({.kind = FindingKind::kMisaligned,
+                 .stmt = instruction.stmt,
+                 .buffer = instruction.buffer,
+                 .block = block_of(*warp),
+                 .thread = warp->first_thread + lane},
+                [&] { return fmt::format("several values of a message from place {} on", place); });
+    }
     const auto l = static_cast<size_t>(lane);
     out.number[l] = static_cast<size_t>(rank * kernel_.message_places + place);
     const int64_t of_place = kir::kMessagePlaceBytes / bytes_of(DType::kI32);

@@ -411,6 +411,7 @@ class Compiler {
       out_.note_read(out_.first_element(stmt.values[i]));
       out_.emit({.opcode = Opcode::kMessageStore,
                  .element_bytes = static_cast<uint8_t>(bytes_of(DType::kI32)),
+                 .predicated = stmt.values.size() > 1,
                  .a = block,
                  .b = place,
                  .c = number,
@@ -428,6 +429,7 @@ class Compiler {
       check_message(stmt.mail, stmt.values[i]);
       out_.emit({.opcode = Opcode::kMessageWait,
                  .element_bytes = static_cast<uint8_t>(bytes_of(DType::kI32)),
+                 .predicated = stmt.values.size() > 1,
                  .result = out_.scalar_register(stmt.values[i]),
                  .b = place,
                  .c = number,

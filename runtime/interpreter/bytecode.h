@@ -79,7 +79,8 @@ struct Instruction {
   uint8_t element_bytes = 0;  ///< Of `result`, or of the memory accessed.
   bool shared = false;        ///< kLoad, kStore: the buffer is shared memory.
   bool of_table = false;      ///< kLoad, kStore: c is the number of the tensor, an i64.
-  bool predicated = false;    ///< kAsyncCopy: where c, a bool, is false, zeros arrive.
+  bool predicated = false;    ///< kAsyncCopy: where c, a bool, is false, zeros arrive. Of
+                              ///< messages: it is one of several values, from an even place on.
   bool transpose = false;     ///< kLoadMatrix.
   int32_t result = 0;
   int32_t a = 0, b = 0, c = 0, d = -1;

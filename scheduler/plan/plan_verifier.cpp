@@ -282,15 +282,19 @@ class PlanVerifier {
       report("segment {} leaves no partial results for the kernel that finishes them", id.index);
 
     int64_t counters = 0;
+    int64_t counted = 0;
     int64_t messages = 0;
+    int64_t mails = 0;
     int64_t taken_by_call = 0;
     std::map<ValueId, int64_t> bytes_of_partials;  // By the reduction's result, in the plan.
     for (const size_t tensor : scratch_of(id)) {
       const WorkspaceTensor& scratch = plan_.workspace[tensor];
       if (scratch.holds == WorkspaceTensor::Holds::kCounters) {
         counters += scratch.bytes;
+        ++counted;
       } else if (scratch.holds == WorkspaceTensor::Holds::kMessages) {
         messages += scratch.bytes;
+        ++mails;
       } else if (scratch.holds == WorkspaceTensor::Holds::kScratch) {
         taken_by_call += scratch.bytes;
       } else if (by_last_block == (scratch.holds == WorkspaceTensor::Holds::kOwnPartials)) {
@@ -310,6 +314,9 @@ class PlanVerifier {
     if (const int64_t sent = message_bytes(facts, schedule); messages != sent)
       report("blocks of segment {} exchange messages in {} bytes, and the workspace holds {}",
              id.index, sent, messages);
+    // The kernel gets the address of one tensor.
+    if (mails + counted > 1)
+      report("segment {} counts or exchanges in {} tensors, not one", id.index, mails + counted);
     const size_t reductions = is_shared ? facts.outer_reductions.size() : 0;
     if (bytes_of_partials.size() != reductions)
       report("segment {} leaves partial results of {} reductions, and the workspace holds {}",

@@ -24,7 +24,7 @@ enum class BufferUse : uint8_t {
 };
 
 /// The slot of a buffer of a kernel. `value` is the value that the buffer holds; invalid
-/// for counters.
+/// for counters and messages.
 TensorSlot slot_of(const Plan& plan, KernelId kernel, ValueId value, BufferUse use);
 
 /// The slot of a value of the plan's graph that is an input, an output, or written by a step for

@@ -8,13 +8,13 @@ namespace sinter {
 /// Shared bytes of the exchange that the reductions of one row barrier need; 0 if a row fits a warp
 /// or has no elements. `copies`: buffers side by side, each for `rows` rows of a group. In a
 /// cluster the mbarriers are included.
+int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
+                       int64_t copies = 1, int64_t rows = 1);
+
 /// Places for messages that a block needs for the tuples of a stage, where blocks exchange them
 /// through global memory: as exchange_bytes().
 int64_t message_places(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
                        int64_t copies, int64_t rows);
-
-int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
-                       int64_t copies = 1, int64_t rows = 1);
 
 /// Shared bytes of the row values that a two-pass schedule holds until the second pass: one for
 /// each row of a tile.

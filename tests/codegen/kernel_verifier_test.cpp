@@ -282,7 +282,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "the last count is i64, not i32"},
         Planted{"buffer %b3 c : i32 global readwrite align 16 let %r0 a : i32 = 0\n"
                 "%r0[0, 0] = load %b3[0] width 1 %r0 = atomic_count %b3[0] last 3",
-                "%b3 (c) holds counters, which atomics alone access"},
+                "%b3 (c) holds counters or messages, and is accessed otherwise"},
         Planted{"buffer %b3 c : i32 global readwrite align 16 let %r0 a : i32 = 0\n"
                 "%r0 = atomic_count %b3[0] last 3 if eq(%r0, 3) { barrier }",
                 "barrier where control may differ"},
@@ -473,7 +473,10 @@ TEST(KernelVerifierTest, FindsMistakesInTeams) {
   EXPECT_THAT(said("  let %r5", "  message_wait (%r1) = %b2[0] number 0\n  let %r5"),
               HasSubstr("number of a message"));
   EXPECT_THAT(said("  let %r5", "  store %b2[0:i64] = %r1[0, 0] width 1\n  let %r5"),
-              HasSubstr("%b2"));
+              HasSubstr("and is accessed otherwise"));
+  EXPECT_THAT(said("= (%r5) number", "= (%r5, %r5) number"), "");
+  EXPECT_THAT(said("  let %r5", "  message_wait (%r1, %r1) = %b2[1] number 1\n  let %r5"),
+              HasSubstr("a message of 2 values at an odd place"));
   EXPECT_THAT(said("all_reduce sum threads 32", "all_reduce sum threads 64"),
               HasSubstr("messages between groups of 64 threads"));
   EXPECT_THAT(said("number add(%r1, 1) sum", "number 0 sum"), HasSubstr("number of a message"));

@@ -258,9 +258,10 @@ INSTANTIATE_TEST_SUITE_P(Ways, ZeroedMemoryExecutionTest,
                                            Way{"messages", plan_of_messages}),
                          [](const auto& param) { return std::string(param.param.name); });
 
+// A device with fewer SMs than the plan was made for.
 TEST(MessageExecutionTest, BlocksThatDoNotRunTogetherAreRefused) {
   DeviceLimits limits = *find_device("H200");
-  limits.shared_bytes_per_sm = 16 * 1024;
+  limits.sm_count = 1;
   FakeDriver driver{limits};
   const DeviceContext context = DeviceContext::retain(driver, 0).value();
   const CurrentContext current = CurrentContext::enter(driver, context).value();
@@ -270,7 +271,7 @@ TEST(MessageExecutionTest, BlocksThatDoNotRunTogetherAreRefused) {
   EXPECT_EQ(executable.error().kind, ErrorKind::kResourceExhausted);
   EXPECT_THAT(executable.error().message, testing::HasSubstr("wait for each other"));
   EXPECT_EQ(executable.error().measured, 4);
-  EXPECT_EQ(executable.error().limit, 0);
+  EXPECT_LT(executable.error().limit.value_or(4), 4);
 }
 
 }  // namespace sinter::zeroed_memory_execution_test

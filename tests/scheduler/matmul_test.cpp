@@ -768,6 +768,17 @@ TEST(MatmulTest, PinnedEpiloguesAreRefusedWithNumbers) {
   EXPECT_EQ(messages(132, DependentLaunch::kNone), "planned");
   EXPECT_THAT(messages(134, DependentLaunch::kNone),
               HasSubstr("run at the same time (value 134, limit 132 blocks"));
+  // Four pipeline stages and a tile of 64 KiB fit no block.
+  EXPECT_THAT(refused([](Schedule&, MatmulParameters& own) {
+                own.exchange = ExchangeKind::kMessages;
+                own.pipeline_stages = 4;
+              }),
+              HasSubstr("shared memory"));
+  EXPECT_THAT(refused([](Schedule&, MatmulParameters& own) {
+                own.exchange = ExchangeKind::kClusterAhead;
+                own.pipeline_stages = 4;
+              }),
+              HasSubstr("use exchange cluster or messages"));
   EXPECT_THAT(messages(64, DependentLaunch::kWait),
               HasSubstr("are launched when all others have ended"));
 }
@@ -793,6 +804,11 @@ TEST(MatmulTest, MessagesLieInTheWorkspace) {
   EXPECT_TRUE(plan->workspace.front().is_zero_between_launches());
   EXPECT_EQ(plan->workspace.front().bytes, 132 * (128 * 2 * 2) * 8);
   EXPECT_THAT(plan_violations(*plan), testing::IsEmpty());
+  Plan in_two = *plan;
+  in_two.workspace.push_back(in_two.workspace.front());
+  in_two.workspace.front().bytes = 256;
+  in_two.workspace.back().bytes -= 256;
+  EXPECT_THAT(plan_violations(in_two), testing::Contains(HasSubstr("in 2 tensors, not one")));
   Plan without = *plan;
   without.workspace.clear();
   EXPECT_THAT(plan_violations(without), testing::Contains(HasSubstr("exchange messages in")));

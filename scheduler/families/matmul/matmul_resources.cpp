@@ -139,12 +139,6 @@ tl::expected<ResourceEstimate, Rejection> estimate_program(const SegmentFacts& f
     const bool in_team = program::exchange_of(program) == ExchangeKind::kMessages;
     complete(estimate, limits, schedule.min_blocks_per_sm,
              in_team ? 1 : program::cluster_size(program));
-    if (const int64_t most = estimate.blocks_per_sm * limits.sm_count;
-        in_team && estimate.blocks > most) {
-      return tl::make_unexpected(
-          rejected(schedule, "blocks that wait for each other run at the same time",
-                   estimate.blocks, most, "blocks", "use fewer persistent_blocks"));
-    }
     estimate.registers = needed;
     estimate.register_cap = raised;
     estimate.spilled_registers = std::max<int64_t>(0, needed - raised);
@@ -153,8 +147,18 @@ tl::expected<ResourceEstimate, Rejection> estimate_program(const SegmentFacts& f
   }
   estimate.bytes_in_flight_per_sm =
       program::outstanding_bytes(program) * static_cast<double>(estimate.blocks_per_sm);
-  if (auto rejection = over_budget(facts, schedule, estimate, limits))
+  const ExchangeKind exchange = program::exchange_of(program);
+  if (auto rejection = over_budget(facts, schedule, estimate, limits)) {
+    if (exchange == ExchangeKind::kClusterAhead)
+      rejection->remedy = "use exchange cluster or messages, or fewer pipeline_stages";
     return tl::make_unexpected(*rejection);
+  }
+  if (const int64_t most = estimate.blocks_per_sm * limits.sm_count;
+      exchange == ExchangeKind::kMessages && estimate.blocks > most) {
+    return tl::make_unexpected(
+        rejected(schedule, "blocks that wait for each other run at the same time", estimate.blocks,
+                 most, "blocks", "use fewer persistent_blocks"));
+  }
   return estimate;
 }
 

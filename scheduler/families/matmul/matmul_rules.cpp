@@ -217,7 +217,7 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
     }
     if (schedule.dependent_launch != DependentLaunch::kNone)
       return broken("blocks that wait for each other are launched when all others have ended", 1, 0,
-                    "kernels at once", "use dependent_launch none");
+                    "early launches", "use dependent_launch none");
   }
   if (own.cluster_size != 1 && !has_producer(own))
     return broken("only blocks with a producer form clusters", own.cluster_size, 1, "blocks",

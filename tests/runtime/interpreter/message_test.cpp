@@ -154,6 +154,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "wait for message"},
         Mistake{"of rem(thread_index, 32) =", "of add(rem(thread_index, 32), 1) =",
                 FindingKind::kGlobalOutOfBounds, "of block 2, where 2 blocks have 4 places"},
+        Mistake{"= (%r5) number 0", "= (%r5, %r5) number 0", FindingKind::kMisaligned,
+                "from place 1 on"},
         Mistake{"message_store %b2[thread_index] of", "message_store %b2[add(thread_index, 1)] of",
                 FindingKind::kGlobalOutOfBounds, "place 4 of block"}));
 
