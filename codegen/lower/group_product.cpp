@@ -101,7 +101,8 @@ void GroupProduct::start_split(ExprId stage, bool is_first) const {
     }
   }
   for (int64_t half = 0; half < halves; ++half) {
-    builder_.append(kir::WgmmaWait{.pending = halves - 1});
+    // No product of the tile goes on yet in its first stage.
+    if (!is_first) builder_.append(kir::WgmmaWait{.pending = halves - 1});
     const auto [first, second] = left[static_cast<size_t>(half)].split_apart();
     builder_.append(kir::WgmmaFence{});
     for (int64_t step = half * of_half; step < std::min(steps, (half + 1) * of_half); ++step) {

@@ -376,6 +376,16 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{"let %r0 a : f32 = 0x0p+0 all_reduce r threads 64 phase 2 sum(%r0)",
                 "the phase is 2, not from 0 to 1"}));
 
+/// Of a kernel with one piece of its text replaced.
+std::string violations_of_changed(std::string_view kernel, std::string_view from,
+                                  std::string_view to) {
+  std::string text(kernel);
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  if (at != std::string::npos) text.replace(at, from.size(), to);
+  return violations_of(parsed(text));
+}
+
 TEST(KernelVerifierTest, AcceptsBlocksThatShareARow) {
   const kir::Kernel kernel = parsed(kClusterKernel);
   EXPECT_EQ(violations_of(kernel), "");
@@ -384,11 +394,7 @@ TEST(KernelVerifierTest, AcceptsBlocksThatShareARow) {
 
 TEST(KernelVerifierTest, FindsMistakesInClusters) {
   const auto said = [](std::string_view from, std::string_view to) {
-    std::string text(kClusterKernel);
-    const size_t at = text.find(from);
-    EXPECT_NE(at, std::string::npos) << from;
-    text.replace(at, from.size(), to);
-    return violations_of(parsed(text));
+    return violations_of_changed(kClusterKernel, from, to);
   };
   EXPECT_THAT(said("cluster 2 grid", "cluster 3 grid"), HasSubstr("3 blocks in a cluster"));
   EXPECT_THAT(said("cluster 2 grid", "grid"), HasSubstr("in a kernel without clusters"));
@@ -445,11 +451,7 @@ TEST(KernelVerifierTest, AcceptsBlocksThatSendMessages) {
 
 TEST(KernelVerifierTest, FindsMistakesInTeams) {
   const auto said = [](std::string_view from, std::string_view to) {
-    std::string text(kTeamKernel);
-    const size_t at = text.find(from);
-    EXPECT_NE(at, std::string::npos) << from;
-    text.replace(at, from.size(), to);
-    return violations_of(parsed(text));
+    return violations_of_changed(kTeamKernel, from, to);
   };
   EXPECT_THAT(said("team 2 places 4 grid", "team 3 places 4 grid"),
               HasSubstr("3 blocks in a team"));
