@@ -350,23 +350,19 @@ class CudaEmitter {
   }
 
   void print(const kir::MessageStore& stmt) {
-    std::string values;
-    for (const kir::VarId value : stmt.values) values += fmt::format(", {}", names_.vars[value]);
-    line(fmt::format("message_store({}, {}{});",
-                     message_place(stmt.mail, text(stmt.block), stmt.place), text(stmt.number),
-                     values));
+    print_message("message_store", stmt, text(stmt.block));
   }
   void print(const kir::MessageWait& stmt) {
+    print_message("message_wait", stmt, fmt::format("(int)blockIdx.x % {}", kernel_.team));
+  }
+  /// `block`: whose places it concerns, in the team.
+  template <class Message>
+  void print_message(std::string_view function, const Message& stmt, const std::string& block) {
     std::string values;
     for (const kir::VarId value : stmt.values) values += fmt::format(", {}", names_.vars[value]);
-    const std::string rank = fmt::format("(int)blockIdx.x % {}", kernel_.team);
-    line(fmt::format("message_wait({}, {}{});", message_place(stmt.mail, rank, stmt.place),
+    line(fmt::format("{}(message_place<{}, {}>({}, {}, {}), {}{});", function, kernel_.team,
+                     kernel_.message_places, names_.buffers[stmt.mail], block, text(stmt.place),
                      text(stmt.number), values));
-  }
-  /// The address of a place of a block of the team.
-  std::string message_place(kir::BufferId mail, const std::string& block, kir::ExprId place) {
-    return fmt::format("message_place<{}, {}>({}, {}, {})", kernel_.team, kernel_.message_places,
-                       names_.buffers[mail], block, text(place));
   }
   void print(const kir::ClusterBarrier&) { line("cluster_barrier();"); }
   void print(const kir::ClusterArrive&) { line("cluster_arrive();"); }

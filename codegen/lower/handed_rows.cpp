@@ -40,16 +40,14 @@ void HandedRows::evaluate_rows(ExprId iteration, kir::ReduceHalf half) {
   }
   if (half != kir::ReduceHalf::kSend) handed_.release(iteration);
   chunks_.clear();
-  const EnterRow enter = [&](size_t row, ExprId number) { chunks_[number] = chunks[row]; };
-  const program::AxisId m = scope_.tile(region_.tile).rows.axis;
-  if (half == kir::ReduceHalf::kWhole) {
-    evaluate_together(m, in_tile, exchange(handed_.warp(), scope_.program.producer->epilogue_warps),
-                      enter);
-    next_exchange();
-    return;
-  }
-  // Each iteration of a tile has places of its own.
-  evaluate_half(half, m, in_tile, exchange(iteration, handed_.iterations()), enter);
+  // Rows that are sent ahead have places of their own in each iteration of a tile.
+  const bool is_whole = half == kir::ReduceHalf::kWhole;
+  RowExchange how = is_whole ? exchange(handed_.warp(), scope_.program.producer->epilogue_warps)
+                             : exchange(iteration, handed_.iterations());
+  how.half = half;
+  evaluate_together(scope_.tile(region_.tile).rows.axis, in_tile, how,
+                    [&](size_t row, ExprId number) { chunks_[number] = chunks[row]; });
+  if (is_whole) next_exchange();
 }
 
 }  // namespace sinter

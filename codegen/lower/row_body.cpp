@@ -68,7 +68,7 @@ void RowBody::begin(const Row& row) {
   rows_[current_].row = row;
   walk_.enter_row();
   for (const ValueId value : list_.row_values) tiles_.row_value(value);
-  if (half_ == kir::ReduceHalf::kSend) return;
+  if (half() == kir::ReduceHalf::kSend) return;
   accumulate_totals(list_.totals);
   store_row_outputs(0);
 }
@@ -76,20 +76,12 @@ void RowBody::begin(const Row& row) {
 void RowBody::load() { residents_.load_row(row().inputs); }
 
 void RowBody::compute() {
-  if (half_ == kir::ReduceHalf::kSend) {
+  if (half() == kir::ReduceHalf::kSend) {
     send();
     return;
   }
   const size_t count = is_tiled() ? last_stage() : list_.stages.size();
   for (size_t s = 0; s < count; ++s) run_stage(s);
-}
-
-void RowBody::enter_half(kir::ReduceHalf half) {
-  const Stage& first = list_.stages.front();
-  SINTER_CHECK(!first.reductions.empty() && !is_tiled() &&
-                   !syncs_between_passes(facts_, schedule_, first, 0),
-               "a row without one exchange at the end of its first stage");
-  half_ = half;
 }
 
 // ---- Two-pass schedules
@@ -178,6 +170,9 @@ void RowBody::expect_loads_after(size_t s) {
 void RowBody::send() {
   expect_loads_after(0);
   Stage stage = list_.stages.front();
+  SINTER_CHECK(!stage.reductions.empty() && !is_tiled() &&
+                   !syncs_between_passes(facts_, schedule_, stage, 0),
+               "a row without one exchange at the end of its first stage");
   stage.outer.clear();
   stage.outputs.clear();
   builder_.comment("stage 0, as far as it is sent");
@@ -212,7 +207,7 @@ void RowBody::run_stage(size_t s) {
       finish_passes(s, statistics[i]);
     }
   } else {
-    const bool was_sent = s == 0 && half_ == kir::ReduceHalf::kReceive;
+    const bool was_sent = s == 0 && half() == kir::ReduceHalf::kReceive;
     for (size_t i = 0; i < rows_.size(); ++i) {
       select_row(i);
       statistics.emplace_back(facts_, builder_, tiles_, stage.reductions);
@@ -245,13 +240,8 @@ void RowBody::run_stage(size_t s) {
 /// Combines what the threads of each row know at the end of stage s.
 void RowBody::exchange(size_t s, std::vector<RowStatistics>& statistics) {
   RowExchange how = row().exchange;
-  if (s == 0) {
-    how.half = half_;
-    if (half_ == kir::ReduceHalf::kReceive) {
-      how.arrived = sent_.arrived;
-      how.first_place = sent_.first_place;
-    }
-  }
+  if (s > 0) how.half = kir::ReduceHalf::kWhole;
+  if (how.half == kir::ReduceHalf::kReceive) how.sent = sent_;
   const SentTuples sent =
       RowStatistics::combine(statistics, walk_.threads(), fmt::format("stage{}", s), how);
   if (how.half == kir::ReduceHalf::kSend) sent_ = sent;

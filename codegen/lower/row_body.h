@@ -41,8 +41,10 @@ struct Row {
 ///     prepare(rows), once
 ///     begin_rows(rows)  { select_row(0)  begin  load  select_row(1)  begin  load ... }  compute
 ///
-/// Blocks of a cluster may reduce and send many rows before they go on with the first of them: all
-/// of that after enter_half(kSend), and once more after enter_half(kReceive).
+/// Blocks that share rows may reduce and send many rows before they go on with the first of them:
+/// all of that with rows whose exchange is kSend, and once more with kReceive. With kSend, rows are
+/// only reduced as far as their first exchange; with kReceive they take what was sent, and do the
+/// rest.
 ///
 /// With Schedule::prefetch_rows, call load_prefetched in the first row. Then call take_prefetched
 /// before each begin, and load_prefetched in the row after it.
@@ -75,9 +77,6 @@ class RowBody {
   void begin(const Row& row);
   /// Loads the inputs that the row keeps.
   void load();
-  /// With kSend, rows are only reduced as far as their first exchange, which sends; with kReceive
-  /// they take what was sent, and do the rest.
-  void enter_half(kir::ReduceHalf half);
   /// Runs the stages of all rows of the iteration in order; values that are not kept are loaded
   /// chunk by chunk.
   void compute();
@@ -113,6 +112,7 @@ class RowBody {
   };
 
   [[nodiscard]] const Row& row() const { return rows_[current_].row; }
+  [[nodiscard]] kir::ReduceHalf half() const { return row().exchange.half; }
   void expect_loads_after(size_t s);
   void send();
   void run_stage(size_t s);
@@ -147,8 +147,7 @@ class RowBody {
   std::vector<TileLowering::RowView> prepared_;          ///< One for every row of an iteration.
   std::vector<SideRow> rows_ = std::vector<SideRow>(1);  ///< The rows of the iteration.
   size_t current_ = 0;
-  kir::ReduceHalf half_ = kir::ReduceHalf::kWhole;  ///< Of the first exchange.
-  SentTuples sent_;                                 ///< In its first half.
+  SentTuples sent_;  ///< By the first half of an exchange.
 };
 
 }  // namespace sinter

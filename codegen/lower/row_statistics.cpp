@@ -35,13 +35,13 @@ kir::AllReduce all_reduce(kir::KernelBuilder& builder, int64_t threads, const st
                      .barrier = exchange.barrier,
                      .group = exchange.group,
                      .groups = exchange.groups,
-                     .arrived = exchange.arrived,
+                     .arrived = exchange.sent.arrived,
                      .parity = exchange.parity,
                      .mail = exchange.mail,
                      .number = exchange.number,
-                     .first_place = exchange.first_place,
+                     .first_place = exchange.sent.first_place,
                      .half = exchange.half};
-  if (exchange.parity.valid() && !exchange.arrived.valid()) {
+  if (exchange.parity.valid() && !exchange.sent.arrived.valid()) {
     const int64_t phases = exchange.phase.valid() ? 2 : 1;
     all.arrived = builder.add_mbarriers(name + "_arrived", exchange.groups * phases, 1);
     builder.sync_cluster();

@@ -9,6 +9,12 @@
 
 namespace sinter {
 
+/// What the halves of an exchange have in common: mbarriers, or the first place of messages.
+struct SentTuples {
+  kir::MbarrierId arrived{};
+  int64_t first_place = 0;
+};
+
 /// How the threads of a row synchronise to exchange their tuples; the fields are those of
 /// kir::AllReduce. By default all threads of a block use its barrier.
 struct RowExchange {
@@ -21,19 +27,12 @@ struct RowExchange {
   /// In a team: the messages' memory and the number of this exchange.
   kir::BufferId mail{};
   kir::ExprId number{};
+  /// Of the row's first exchange between blocks; later ones are whole.
   kir::ReduceHalf half = kir::ReduceHalf::kWhole;
-  // In kReceive, what the half that sent has: its mbarriers, or its first place.
-  kir::MbarrierId arrived{};
-  int64_t first_place = 0;
+  SentTuples sent{};  ///< In kReceive: those of the half that sent.
 
   /// True for an exchange between blocks.
   [[nodiscard]] bool is_shared() const { return parity.valid() || number.valid(); }
-};
-
-/// What the halves of an exchange have in common.
-struct SentTuples {
-  kir::MbarrierId arrived{};
-  int64_t first_place = 0;
 };
 
 /// A reduction without parts over the threads of a row, of which a block has `threads`.

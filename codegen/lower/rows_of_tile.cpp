@@ -63,13 +63,6 @@ void RowsOfTile::evaluate_together(program::AxisId m, const std::vector<ExprId>&
   tiles_.enter_row(ExprId{});
 }
 
-void RowsOfTile::evaluate_half(kir::ReduceHalf half, program::AxisId m,
-                               const std::vector<ExprId>& in_tile, const RowExchange& exchange,
-                               const EnterRow& enter) {
-  body_.enter_half(half);
-  evaluate_together(m, in_tile, exchange, enter);
-}
-
 void RowsOfTile::next_exchange() {
   if (scope_.exchange.valid())
     builder_.assign(scope_.exchange, builder_.add(builder_.ref(scope_.exchange), scope_.i32(1)));

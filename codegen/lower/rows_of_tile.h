@@ -27,10 +27,6 @@ class RowsOfTile {
   /// Evaluates the rows at these places of the block's tile (i32), rows_together_ of them.
   void evaluate_together(program::AxisId m, const std::vector<kir::ExprId>& in_tile,
                          const RowExchange& exchange, const EnterRow& enter);
-  /// The same as far as the first exchange, or from there on.
-  void evaluate_half(kir::ReduceHalf half, program::AxisId m,
-                     const std::vector<kir::ExprId>& in_tile, const RowExchange& exchange,
-                     const EnterRow& enter);
   /// Counts an exchange of the block.
   void next_exchange();
 

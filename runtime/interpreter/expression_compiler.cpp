@@ -426,10 +426,9 @@ void ExpressionCompiler::require_written(size_t element) {
 }
 
 void ExpressionCompiler::note_written(size_t element) {
-  written[element] = true;
   if (product_elements_[element] >= 0)
     emit({.opcode = Opcode::kWriteOfProduct, .a = product_elements_[element]});
-  if (tracked_[element] >= 0) emit({.opcode = Opcode::kMarkWritten, .a = tracked_[element]});
+  note_product(element);
 }
 
 void ExpressionCompiler::note_product(size_t element) {
