@@ -701,7 +701,7 @@ struct ReducePart {
   int64_t elements = 0;
   friend bool operator==(const ReducePart&, const ReducePart&) = default;
 };
-/// Which half of a reduction over the blocks of a cluster or team a statement is.
+/// Which half of a reduction over the blocks of a team a statement is.
 enum class ReduceHalf : uint8_t {
   kWhole,
   kSend,     ///< Combines the tuples of a group in the block, and sends the result to all blocks.
@@ -743,10 +743,9 @@ struct AllReduce {
   BufferId mail{};
   ExprId number{};
   int64_t first_place = 0;
-  /// With `arrived` or `mail`: other statements may stand between the halves. After kSend the
-  /// variables hold no result; before kReceive they need no value. Both have the same `arrived` or
-  /// `first_place`, parts, threads and groups, and are executed by the same threads with the same
-  /// group, phase, parity and number.
+  /// With `mail`: other statements may stand between the halves. After kSend the variables hold no
+  /// result; before kReceive they need no value. Both have the same `first_place`, parts, threads
+  /// and groups, and are executed by the same threads with the same group, phase and number.
   ReduceHalf half = ReduceHalf::kWhole;
 
   /// True for reductions over several blocks.

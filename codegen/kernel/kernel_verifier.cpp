@@ -694,8 +694,8 @@ class StatementVerifier : private ScopeVerifier {
     if (s.groups < 1 || (!in_cluster && s.groups * s.threads > kernel_.threads)) {
       report("{} groups of {} threads in a block of {}", s.groups, s.threads, kernel_.threads);
     }
-    if (s.half != ReduceHalf::kWhole && !in_cluster)
-      report("half a reduction that is not over several blocks");
+    if (s.half != ReduceHalf::kWhole && !s.mail.valid())
+      report("half a reduction that is not by messages");
     if (s.mail.valid() != s.number.valid() || (s.mail.valid() && s.arrived.valid()))
       report("{} has messages without a number, a number alone, or mbarriers too", s.name);
     if (s.mail.valid() && s.number.valid()) {

@@ -241,8 +241,8 @@ void RowBody::run_stage(size_t s) {
 void RowBody::exchange(size_t s, std::vector<RowStatistics>& statistics) {
   RowExchange how = row().exchange;
   if (s > 0) how.half = kir::ReduceHalf::kWhole;
-  if (how.half == kir::ReduceHalf::kReceive) how.sent = sent_;
-  const SentTuples sent =
+  if (how.half == kir::ReduceHalf::kReceive) how.first_place = sent_;
+  const int64_t sent =
       RowStatistics::combine(statistics, walk_.threads(), fmt::format("stage{}", s), how);
   if (how.half == kir::ReduceHalf::kSend) sent_ = sent;
 }

@@ -147,7 +147,7 @@ class RowBody {
   std::vector<TileLowering::RowView> prepared_;          ///< One for every row of an iteration.
   std::vector<SideRow> rows_ = std::vector<SideRow>(1);  ///< The rows of the iteration.
   size_t current_ = 0;
-  SentTuples sent_;  ///< By the first half of an exchange.
+  int64_t sent_ = 0;  ///< First place of what the first half of an exchange sent.
 };
 
 }  // namespace sinter

@@ -35,13 +35,13 @@ kir::AllReduce all_reduce(kir::KernelBuilder& builder, int64_t threads, const st
                      .barrier = exchange.barrier,
                      .group = exchange.group,
                      .groups = exchange.groups,
-                     .arrived = exchange.sent.arrived,
+                     .arrived = {},
                      .parity = exchange.parity,
                      .mail = exchange.mail,
                      .number = exchange.number,
-                     .first_place = exchange.sent.first_place,
+                     .first_place = exchange.first_place,
                      .half = exchange.half};
-  if (exchange.parity.valid() && !exchange.sent.arrived.valid()) {
+  if (exchange.parity.valid()) {
     const int64_t phases = exchange.phase.valid() ? 2 : 1;
     all.arrived = builder.add_mbarriers(name + "_arrived", exchange.groups * phases, 1);
     builder.sync_cluster();
@@ -359,12 +359,12 @@ int64_t RowStatistics::elements_of_thread(int64_t threads) const {
   return facts_.space.columns / (threads * schedule.cluster_size());
 }
 
-SentTuples RowStatistics::combine(const std::vector<RowStatistics>& rows, int64_t threads,
-                                  const std::string& name, const RowExchange& exchange) {
+int64_t RowStatistics::combine(const std::vector<RowStatistics>& rows, int64_t threads,
+                               const std::string& name, const RowExchange& exchange) {
   const RowStatistics& first = rows.front();
   // In a row without elements every thread already has the result.
   const bool is_alone = threads == 1 && !exchange.is_shared();
-  if (first.empty() || is_alone || first.facts_.space.columns == 0) return {};
+  if (first.empty() || is_alone || first.facts_.space.columns == 0) return 0;
   kir::AllReduce all = all_reduce(first.builder_, threads, name, exchange);
   for (const RowStatistics& row : rows) {
     for (const Accumulator& accumulator : row.accumulators_) {
@@ -383,9 +383,9 @@ SentTuples RowStatistics::combine(const std::vector<RowStatistics>& rows, int64_
   if (all.mail.valid() && all.half != kir::ReduceHalf::kReceive)
     all.first_place = first.builder_.reserve_places(
         kir::message_places(all, kir::blocks_together(first.builder_.kernel())));
-  const SentTuples sent{.arrived = all.arrived, .first_place = all.first_place};
+  const int64_t first_place = all.first_place;
   first.builder_.append(std::move(all));
-  return sent;
+  return first_place;
 }
 
 /// Computes mean and m2 from the scaled sum of the deviations from the pivot and the squares of

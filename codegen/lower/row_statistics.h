@@ -9,12 +9,6 @@
 
 namespace sinter {
 
-/// What the halves of an exchange have in common: mbarriers, or the first place of messages.
-struct SentTuples {
-  kir::MbarrierId arrived{};
-  int64_t first_place = 0;
-};
-
 /// How the threads of a row synchronise to exchange their tuples; the fields are those of
 /// kir::AllReduce. By default all threads of a block use its barrier.
 struct RowExchange {
@@ -27,9 +21,9 @@ struct RowExchange {
   /// In a team: the messages' memory and the number of this exchange.
   kir::BufferId mail{};
   kir::ExprId number{};
-  /// Of the row's first exchange between blocks; later ones are whole.
+  /// Of the row's first exchange by messages; later ones are whole.
   kir::ReduceHalf half = kir::ReduceHalf::kWhole;
-  SentTuples sent{};  ///< In kReceive: those of the half that sent.
+  int64_t first_place = 0;  ///< In kReceive: of the messages that the other half has sent.
 
   /// True for an exchange between blocks.
   [[nodiscard]] bool is_shared() const { return parity.valid() || number.valid(); }
@@ -105,9 +99,9 @@ class RowStatistics {
   static void exchange(std::vector<RowStatistics>& rows, int64_t threads, const std::string& name,
                        const RowExchange& exchange);
   /// Combines the tuples of the `threads` threads of a row, or does a half of that. Several rows
-  /// with the same reductions share one exchange.
-  static SentTuples combine(const std::vector<RowStatistics>& rows, int64_t threads,
-                            const std::string& name, const RowExchange& exchange);
+  /// with the same reductions share one exchange. Returns the first place of its messages.
+  static int64_t combine(const std::vector<RowStatistics>& rows, int64_t threads,
+                         const std::string& name, const RowExchange& exchange);
   /// Defines the row values of the reductions in the tiles, whose current row must be this one.
   void define_results();
 

@@ -68,18 +68,12 @@ class RepeatedReductions {
   IdMap<StmtId, uint8_t> repeated_;
 };
 
-/// The scratch buffers of reductions in halves, by the mbarriers that both halves have.
-using ScratchOfHalves = IdMap<kir::MbarrierId, std::vector<BufferId>>;
-
 /// Lowers one AllReduce. Bools are exchanged as i32, because shuffles and shared memory do not take
 /// them.
 class ReductionLowering {
  public:
-  ReductionLowering(kir::KernelBuilder& builder, const AllReduce& reduce, ScratchOfHalves& halves)
-      : b_(builder),
-        reduce_(reduce),
-        halves_(halves),
-        thread_(b_.special(kir::Special::kThreadIndex)) {
+  ReductionLowering(kir::KernelBuilder& builder, const AllReduce& reduce)
+      : b_(builder), reduce_(reduce), thread_(b_.special(kir::Special::kThreadIndex)) {
     for (const kir::ReducePart& part : reduce.parts) {
       for (const VarId var : part.vars) {
         components_.push_back({.var = var, .partner = {}, .scratch = {}});
@@ -173,7 +167,7 @@ class ReductionLowering {
   /// itself.
   void exchange_between_blocks() {
     const TuplePlaces places = tuple_places();
-    const std::vector<Sent> sent = pack(places, true);
+    const std::vector<Sent> sent = pack(places);
     send(places, sent);
     if (reduce_.half == kir::ReduceHalf::kWhole) receive(places, sent);
   }
@@ -184,7 +178,7 @@ class ReductionLowering {
     for (int64_t& elements : elements_) elements *= std::min(reduce_.threads, kWarp);
     declare_partners();
     const TuplePlaces places = tuple_places();
-    receive(places, pack(places, false));
+    receive(places, messages(places));
   }
 
   /// Where the tuples of a group lie, in the shared memory of each block.
@@ -294,10 +288,9 @@ class ReductionLowering {
   }
 
   /// What blocks send each other: a message for each tuple. In a cluster, tuples that fit one store
-  /// (sent_together()) as a whole, others by component. `packs`: puts the thread's own tuples
-  /// together.
-  std::vector<Sent> pack(const TuplePlaces& places, bool packs) {
-    return reduce_.mail.valid() ? messages(places) : pack_for_cluster(places, packs);
+  /// (sent_together()) as a whole, others by component.
+  std::vector<Sent> pack(const TuplePlaces& places) {
+    return reduce_.mail.valid() ? messages(places) : pack_for_cluster(places);
   }
 
   std::vector<Sent> messages(const TuplePlaces& places) {
@@ -318,7 +311,7 @@ class ReductionLowering {
     return all;
   }
 
-  std::vector<Sent> pack_for_cluster(const TuplePlaces& places, bool packs) {
+  std::vector<Sent> pack_for_cluster(const TuplePlaces& places) {
     std::vector<Sent> all;
     size_t first = 0;
     for (const kir::ReducePart& part : reduce_.parts) {
@@ -328,19 +321,16 @@ class ReductionLowering {
       if (width > 1) {
         const std::string name = reduce_.name + "_tuple";
         const VarId tuple = b_.declare_tile(name, types.front(), 1, width);
-        for (int64_t lane = 0; packs && lane < width; ++lane) {
+        for (int64_t lane = 0; lane < width; ++lane) {
           // Lanes beyond the tuple repeat its last component.
           const VarId var = part.vars[std::min(static_cast<size_t>(lane), types.size() - 1)];
           b_.set(tuple, b_.integer(0), b_.integer(lane), b_.ref(var));
         }
-        const BufferId scratch =
-            scratch_of(all.size(), name + "s", types.front(), places.count * width);
+        const BufferId scratch = add_scratch(name + "s", types.front(), places.count * width);
         all.push_back({first, types.size(), width, tuple, scratch});
       } else {
         for (size_t i = first; i < first + types.size(); ++i) {
-          const VarId var = components_[i].var;
-          components_[i].scratch =
-              scratch_of(all.size(), name_of(var) + "_warps", travel_type(var), places.count);
+          components_[i].scratch = add_scratch(components_[i], places.count);
           all.push_back({i, 1, 1, {}, components_[i].scratch});
         }
       }
@@ -393,14 +383,6 @@ class ReductionLowering {
       kir::emit_combine(b_, part.combiner, part.vars, others);
       first += part.vars.size();
     }
-  }
-
-  /// The buffer for what is sent with a number: of a half, that of the other one.
-  BufferId scratch_of(size_t number, const std::string& name, DType type, int64_t count) {
-    if (reduce_.half == kir::ReduceHalf::kWhole) return add_scratch(name, type, count);
-    std::vector<BufferId>& scratch = halves_[reduce_.arrived];
-    while (scratch.size() <= number) scratch.push_back(add_scratch(name, type, count));
-    return scratch[number];
   }
 
   BufferId add_scratch(const Component& component, int64_t count) {
@@ -542,7 +524,6 @@ class ReductionLowering {
 
   kir::KernelBuilder& b_;
   const AllReduce& reduce_;
-  ScratchOfHalves& halves_;
   ExprId thread_;
   std::vector<Component> components_;
   std::vector<int64_t> elements_;  ///< Of each part's tuples, as far as they are known.
@@ -555,7 +536,6 @@ kir::Kernel lower_reductions(kir::Kernel kernel) {
   const RepeatedReductions repeated(before);
   kir::KernelBuilder builder(&kernel);
   kir::Block declarations;
-  ScratchOfHalves halves;
   kir::replace_statements(builder, [&](StmtId id, const kir::StmtKind& kind) {
     const auto* reduce = std::get_if<AllReduce>(&kind);
     if (reduce == nullptr) return false;
@@ -564,7 +544,7 @@ kir::Kernel lower_reductions(kir::Kernel kernel) {
       builder.into(&declarations,
                    [&] { half = builder.declare(reduce->name + "_half", builder.integer(0)); });
     }
-    ReductionLowering(builder, *reduce, halves).lower(half);
+    ReductionLowering(builder, *reduce).lower(half);
     return true;
   });
   kernel.body.insert(kernel.body.begin(), declarations.begin(), declarations.end());

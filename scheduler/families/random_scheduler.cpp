@@ -221,8 +221,7 @@ class Draw {
                                                  producer.kept, out.min_blocks_per_sm);
     if (facts_.has_reduction()) own.cluster_size = cluster_size();
     if (own.cluster_size > 1 && own.epilogue_warps > 0)
-      own.exchange =
-          one_of({ExchangeKind::kCluster, ExchangeKind::kClusterAhead, ExchangeKind::kMessages});
+      own.exchange = one_of({ExchangeKind::kCluster, ExchangeKind::kMessages});
     const int64_t tiles =
         divided_up(facts_.space.rows, own.tile_rows) *
         (own.cluster_size > 1 ? 1 : divided_up(facts_.space.columns, own.tile_columns));

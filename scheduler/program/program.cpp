@@ -143,9 +143,7 @@ class Printer {
         nest.group > 1 ? fmt::format(" group {}", nest.group) : "",
         nest.persistent_blocks > 0 ? fmt::format(" persistent {}", nest.persistent_blocks) : "",
         nest.at_once > 1 ? fmt::format(" at once {}", nest.at_once) : "",
-        nest.cluster > 1 ? fmt::format(" {} {}{}", together_text(nest), nest.cluster,
-                                       nest.exchange == ExchangeKind::kClusterAhead ? " ahead" : "")
-                         : ""));
+        nest.cluster > 1 ? fmt::format(" {} {}", together_text(nest), nest.cluster) : ""));
     block(nest.body);
     line("}");
   }

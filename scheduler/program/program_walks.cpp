@@ -153,7 +153,7 @@ class Checker {
               "use cluster_size 1");
       const bool has_epilogue = program_.producer && program_.producer->epilogue_warps > 0;
       require(nest.exchange == ExchangeKind::kCluster || (nest.cluster > 1 && has_epilogue),
-              "the warps of an epilogue of blocks that share rows send them ahead", nest.cluster, 1,
+              "the warps of an epilogue of blocks that share rows send messages", nest.cluster, 1,
               "blocks", "use exchange cluster");
       if (nest.cluster <= 1) return;
       const Loop& last = nest.loops.back();

@@ -38,8 +38,6 @@ std::string_view text_of(ExchangeKind exchange) {
   switch (exchange) {
     case ExchangeKind::kCluster:
       return "cluster";
-    case ExchangeKind::kClusterAhead:
-      return "cluster_ahead";
     case ExchangeKind::kMessages:
       return "messages";
   }

@@ -75,12 +75,10 @@ struct WarpSpecialisedParameters {
 enum class ExchangeKind : uint8_t {
   kCluster,  ///< Through distributed shared memory. A warp waits for the others of its rows at
              ///< once.
-  /// The same, but the warps of an epilogue reduce and send all rows of a tile before they wait for
-  /// the first of them. They read the tile twice, and shared memory has places for all its rows.
-  kClusterAhead,
-  /// The same by messages through global memory, whose L2 is nearer than DRAM: no clusters, which
-  /// leave SMs idle where those of a GPC are no multiple of their blocks. The launch is
-  /// cooperative, because blocks wait for each other.
+  /// By messages through global memory, whose L2 is nearer than DRAM: no clusters, which leave SMs
+  /// idle where those of a GPC are no multiple of their blocks. The warps of an epilogue reduce and
+  /// send all rows of a tile before they wait for the first of them, and read the tile twice. The
+  /// launch is cooperative, because blocks wait for each other.
   kMessages,
 };
 

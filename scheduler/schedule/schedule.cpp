@@ -35,8 +35,7 @@ constexpr std::array kFinishes = {Finish::kKernel, Finish::kLastBlock};
 constexpr std::array kReadPriorities = {ReadPriority::kNormal, ReadPriority::kEvictFirst,
                                         ReadPriority::kEvictLast, ReadPriority::kLastUse};
 
-constexpr std::array kExchanges = {ExchangeKind::kCluster, ExchangeKind::kClusterAhead,
-                                   ExchangeKind::kMessages};
+constexpr std::array kExchanges = {ExchangeKind::kCluster, ExchangeKind::kMessages};
 
 /// The words that stand for the values of a type. The argument only selects the type.
 std::span<const Residency> words_of(Residency) { return kResidencies; }

@@ -96,8 +96,7 @@ inline constexpr std::string_view kEverything =
   wgmma_wait pending 7
   all_reduce x threads 32 barrier 3 max(%r2)
   all_reduce y threads 32 phase 1 barrier 3 group div(thread_index, 32) of 2 max(%r2)
-  all_reduce z threads 8 phase 1 group 0 of 1 cluster %m0 parity 1 send max(%r2)
-  all_reduce z threads 8 phase 1 group 0 of 1 cluster %m0 parity 1 receive max(%r2)
+  all_reduce z threads 8 phase 1 group 0 of 1 cluster %m0 parity 1 max(%r2)
   message_store %b4[add(thread_index, 1)] of rem(thread_index, 2) = (%r2, %r11) number 0
   message_wait (%r2) = %b4[3] number %r11
   all_reduce u threads 8 team %b4 from 16 number 7 receive max(%r2)

@@ -483,7 +483,7 @@ TEST(KernelVerifierTest, FindsMistakesInTeams) {
               HasSubstr("messages between groups of 64 threads"));
   EXPECT_THAT(said("number add(%r1, 1) sum", "number 0 sum"), HasSubstr("number of a message"));
   EXPECT_THAT(said("team %b2 from 0 number add(%r1, 1) sum", "send sum"),
-              HasSubstr("half a reduction that is not over several blocks"));
+              HasSubstr("half a reduction that is not by messages"));
 }
 
 TEST(KernelVerifierTest, AcceptsWarpsOnPathsOfTheirOwn) {

@@ -12,8 +12,7 @@ namespace sinter::row_region_test {
 
 using Tensors = ScheduledKernel::Tensors;
 
-constexpr std::array kExchanges = {ExchangeKind::kCluster, ExchangeKind::kClusterAhead,
-                                   ExchangeKind::kMessages};
+constexpr std::array kExchanges = {ExchangeKind::kCluster, ExchangeKind::kMessages};
 
 /// What follows a product %v2, and what it computes of each row.
 struct Rows {
@@ -196,8 +195,7 @@ TEST(RowRegionTest, LanesOfAnEpilogueExchangeRowsOfOneChunk) {
 // What is handed over is rounded, and stored beside what follows from it.
 TEST(RowRegionTest, WarpsOfAnEpilogueStoreWhatIsHandedOver) {
   using enum ExchangeKind;
-  for (const auto& [cluster, exchange] :
-       {std::pair(1, kCluster), {2, kCluster}, {2, kClusterAhead}, {2, kMessages}}) {
+  for (const auto& [cluster, exchange] : {std::pair(1, kCluster), {2, kCluster}, {2, kMessages}}) {
     const ProductExtents extents{.m = 140, .n = static_cast<size_t>(64 * cluster)};
     const ProductSchedule schedule{.rows = 128,
                                    .columns = 64,

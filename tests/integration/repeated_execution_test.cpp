@@ -314,18 +314,11 @@ constexpr const char* kRowsBesideProducts = R"(schedule matmul {
   pipeline_stages 3  consumer_registers 160  epilogue_warps 7
   row_access aligned  read_priority normal
 })";
-/// The same ahead for all rows of a tile, in a cluster and by messages.
-constexpr const char* kRowsSentAhead = R"(schedule matmul {
-  threads_per_row 256  rows_per_block 1  vector_width 2  unroll 1  min_blocks_per_sm 1
-  persistent_blocks 120  cluster_size 4  exchange cluster_ahead
-  tile_rows 128  tile_columns 256  tile_depth 64  row_warps 8
-  pipeline_stages 3  consumer_registers 160  epilogue_warps 7
-  row_access aligned  read_priority normal
-})";
+/// The same by messages, ahead for all rows of a tile.
 constexpr const char* kRowsByMessages = R"(schedule matmul {
   threads_per_row 256  rows_per_block 1  vector_width 2  unroll 1  min_blocks_per_sm 1
-  persistent_blocks 128  cluster_size 4  exchange messages
-  tile_rows 128  tile_columns 256  tile_depth 64  row_warps 8
+  persistent_blocks 128  cluster_size 8  exchange messages
+  tile_rows 128  tile_columns 128  tile_depth 64  row_warps 8
   pipeline_stages 3  consumer_registers 160  epilogue_warps 7
   row_access aligned  read_priority normal
 })";
@@ -358,7 +351,6 @@ constexpr const char* kColumnsInTurns = R"(schedule matmul {
 INSTANTIATE_TEST_SUITE_P(
     Contractions, RepeatedGpu,
     ::testing::Values(Problem{"linear_rms_norm", 20011, 1024, kRowsBesideProducts},
-                      Problem{"linear_rms_norm", 20012, 1024, kRowsSentAhead},
                       Problem{"linear_rms_norm", 20013, 1024, kRowsByMessages},
                       Problem{"linear_bias_gelu", 20011, 1024, kElementsBesideProducts},
                       Problem{"linear_column_sums", 20011, 1024, kColumnsBesideProducts},

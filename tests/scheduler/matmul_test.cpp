@@ -743,19 +743,17 @@ TEST(MatmulTest, PinnedEpiloguesAreRefusedWithNumbers) {
   // Four pipeline stages and a tile of 64 KiB.
   EXPECT_THAT(refused([](Schedule&, MatmulParameters& own) { own.pipeline_stages = 4; }),
               HasSubstr("shared memory"));
-  for (const ExchangeKind exchange : {ExchangeKind::kClusterAhead, ExchangeKind::kMessages}) {
-    const auto exchanges = [&](const Change& change) {
-      return refused([&](Schedule& s, MatmulParameters& own) {
-        own.exchange = exchange;
-        change(s, own);
-      });
-    };
-    EXPECT_EQ(exchanges([](Schedule&, MatmulParameters&) {}), "planned");
-    EXPECT_THAT(exchanges([](Schedule&, MatmulParameters& own) { own.epilogue_warps = 0; }),
-                HasSubstr("send them ahead (value 0, limit 1 warps"));
-    EXPECT_THAT(exchanges([](Schedule&, MatmulParameters& own) { own.cluster_size = 1; }),
-                HasSubstr("send them ahead (value 1, limit 2 blocks"));
-  }
+  const auto by_messages = [&](const Change& change) {
+    return refused([&](Schedule& s, MatmulParameters& own) {
+      own.exchange = ExchangeKind::kMessages;
+      change(s, own);
+    });
+  };
+  EXPECT_EQ(by_messages([](Schedule&, MatmulParameters&) {}), "planned");
+  EXPECT_THAT(by_messages([](Schedule&, MatmulParameters& own) { own.epilogue_warps = 0; }),
+              HasSubstr("send messages (value 0, limit 1 warps"));
+  EXPECT_THAT(by_messages([](Schedule&, MatmulParameters& own) { own.cluster_size = 1; }),
+              HasSubstr("send messages (value 1, limit 2 blocks"));
   const auto messages = [&](int64_t blocks, DependentLaunch launch) {
     return refused(
         [&](Schedule& s, MatmulParameters& own) {
@@ -769,16 +767,8 @@ TEST(MatmulTest, PinnedEpiloguesAreRefusedWithNumbers) {
   EXPECT_THAT(messages(134, DependentLaunch::kNone),
               HasSubstr("run at the same time (value 134, limit 132 blocks"));
   // Four pipeline stages and a tile of 64 KiB fit no block.
-  EXPECT_THAT(refused([](Schedule&, MatmulParameters& own) {
-                own.exchange = ExchangeKind::kMessages;
-                own.pipeline_stages = 4;
-              }),
+  EXPECT_THAT(by_messages([](Schedule&, MatmulParameters& own) { own.pipeline_stages = 4; }),
               HasSubstr("shared memory"));
-  EXPECT_THAT(refused([](Schedule&, MatmulParameters& own) {
-                own.exchange = ExchangeKind::kClusterAhead;
-                own.pipeline_stages = 4;
-              }),
-              HasSubstr("use exchange cluster or messages"));
   EXPECT_THAT(messages(64, DependentLaunch::kWait),
               HasSubstr("are launched when all others have ended"));
 }

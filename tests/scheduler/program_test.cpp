@@ -560,26 +560,22 @@ Program epilogue_program(ExchangeKind exchange = ExchangeKind::kCluster) {
 }
 
 TEST(ProgramTest, TextSaysHowBlocksExchange) {
-  EXPECT_THAT(print(epilogue_program(ExchangeKind::kClusterAhead)),
-              HasSubstr("n by 128 persistent 8 cluster 2 ahead {"));
+  EXPECT_THAT(print(epilogue_program()), HasSubstr("n by 128 persistent 8 cluster 2 {"));
   EXPECT_THAT(print(epilogue_program(ExchangeKind::kMessages)),
               HasSubstr("n by 128 persistent 8 team 2 {"));
 }
 
-// A float of each of 128 rows from two blocks, in two copies. Row by row each of seven warps has a
-// place for its four rows, ahead each of 32 iterations, with an mbarrier each.
+// A float of each row from two blocks, in two copies. In a cluster each of seven warps has places
+// for its four rows, with an mbarrier; messages have places for all 128 rows.
 TEST(ProgramTest, PlacesOfAnExchangeAreThoseOfRowsThatAreOnTheirWay) {
   const Program by_row = epilogue_program();
-  const Program ahead = epilogue_program(ExchangeKind::kClusterAhead);
   const Program messages = epilogue_program(ExchangeKind::kMessages);
   EXPECT_EQ(shared_bytes(by_row) - shared_bytes(messages), 7 * 2 * (8 + 4 * 2 * 4));
-  EXPECT_EQ(shared_bytes(ahead) - shared_bytes(messages), 32 * 2 * (8 + 4 * 2 * 4));
   EXPECT_EQ(message_places(by_row), 0);
-  EXPECT_EQ(message_places(ahead), 0);
   EXPECT_EQ(message_places(messages), 128 * 2 * 2);
 }
 
-TEST(ProgramTest, OnlyWarpsOfAnEpilogueSendRowsAhead) {
+TEST(ProgramTest, OnlyWarpsOfAnEpilogueSendMessages) {
   const auto blocks = [](Program& program) -> program::Nest& {
     for (program::Step& step : program.steps) {
       auto* found = std::get_if<program::Nest>(&step);
@@ -589,7 +585,7 @@ TEST(ProgramTest, OnlyWarpsOfAnEpilogueSendRowsAhead) {
   };
   EXPECT_THAT(rule_broken_by(row_program(200, 2),
                              [&](Program& p) { blocks(p).exchange = ExchangeKind::kMessages; }),
-              HasSubstr("the warps of an epilogue of blocks that share rows send them ahead"));
+              HasSubstr("the warps of an epilogue of blocks that share rows send messages"));
 }
 
 TEST(ProgramTest, TextNamesWhatIsHandedOver) {

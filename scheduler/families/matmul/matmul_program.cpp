@@ -224,13 +224,13 @@ class ProgramBuilder {
       constexpr int64_t kCopies = 2;
       Schedule of_rows = program::row_schedule(out_);
       const int64_t together = program::rows_together(out_);
-      // Rows that are sent ahead have places for all iterations of a tile.
-      if (own_.exchange != ExchangeKind::kCluster)
-        of_rows.rows_per_block = own_.tile_rows / together;
+      const bool by_messages = own_.exchange == ExchangeKind::kMessages;
+      // All rows of a tile are on their way at once.
+      if (by_messages) of_rows.rows_per_block = own_.tile_rows / together;
       auto& step = std::get<program::Region>(
           out_.steps[std::get<program::Nest>(out_.steps[region]).body.front()]);
       for (const Stage& stage : stages_.stages) {
-        if (own_.exchange == ExchangeKind::kMessages) {
+        if (by_messages) {
           step.message_places += message_places(facts_, stage, of_rows, kCopies, together);
         } else {
           step.exchange_bytes += exchange_bytes(facts_, stage, of_rows, kCopies, together);

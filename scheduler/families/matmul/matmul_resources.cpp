@@ -147,14 +147,10 @@ tl::expected<ResourceEstimate, Rejection> estimate_program(const SegmentFacts& f
   }
   estimate.bytes_in_flight_per_sm =
       program::outstanding_bytes(program) * static_cast<double>(estimate.blocks_per_sm);
-  const ExchangeKind exchange = program::exchange_of(program);
-  if (auto rejection = over_budget(facts, schedule, estimate, limits)) {
-    if (exchange == ExchangeKind::kClusterAhead)
-      rejection->remedy = "use exchange cluster or messages, or fewer pipeline_stages";
+  if (auto rejection = over_budget(facts, schedule, estimate, limits))
     return tl::make_unexpected(*rejection);
-  }
   if (const int64_t most = estimate.blocks_per_sm * limits.sm_count;
-      exchange == ExchangeKind::kMessages && estimate.blocks > most) {
+      program::exchange_of(program) == ExchangeKind::kMessages && estimate.blocks > most) {
     return tl::make_unexpected(
         rejected(schedule, "blocks that wait for each other run at the same time", estimate.blocks,
                  most, "blocks", "use fewer persistent_blocks"));

@@ -199,19 +199,19 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
   if (schedule.unroll != 1 || !schedule.kept.empty())
     return broken("matmul schedules unroll nothing and keep nothing", schedule.unroll, 1, "vectors",
                   "use unroll 1 and no keep lines");
-  if (own.exchange != ExchangeKind::kCluster && (own.cluster_size == 1 || own.epilogue_warps == 0))
-    return broken("the warps of an epilogue of blocks that share rows send them ahead",
-                  own.cluster_size == 1 ? 1 : own.epilogue_warps, own.cluster_size == 1 ? 2 : 1,
-                  own.cluster_size == 1 ? "blocks" : "warps",
-                  "use exchange cluster, or set cluster_size and epilogue_warps");
   if (own.exchange == ExchangeKind::kMessages) {
+    if (own.cluster_size == 1 || own.epilogue_warps == 0)
+      return broken("the warps of an epilogue of blocks that share rows send messages",
+                    own.cluster_size == 1 ? 1 : own.epilogue_warps, own.cluster_size == 1 ? 2 : 1,
+                    own.cluster_size == 1 ? "blocks" : "warps",
+                    "use exchange cluster, or set cluster_size and epilogue_warps");
     constexpr int64_t kValueBytes = 4;
     for (const Stage& stage : stages_with(facts).stages) {
       for (const OpId id : stage.reductions) {
         for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[id])) {
           if (const int64_t bytes = bytes_of(travel_type(type)); bytes != kValueBytes)
             return broken("a message has values of 4 bytes", bytes, kValueBytes, "bytes",
-                          "use exchange cluster_ahead");
+                          "use exchange cluster");
         }
       }
     }

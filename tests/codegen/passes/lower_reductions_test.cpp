@@ -190,14 +190,14 @@ std::vector<ClusterShape> shapes_within_warps() {
 INSTANTIATE_TEST_SUITE_P(WithinWarps, ClusterReductionsTest,
                          testing::ValuesIn(shapes_within_warps()));
 
-/// How the blocks of TuplesOfCluster exchange: in a cluster or team, by one statement or by two.
-enum class Way : uint8_t { kCluster, kClusterInHalves, kTeam, kTeamInHalves };
+/// How the blocks of TuplesOfCluster exchange: in a cluster, or in a team by one statement or two.
+enum class Way : uint8_t { kCluster, kTeam, kTeamInHalves };
 
 /// Groups of 8 threads over four blocks: mean and m2 of 32 values, where the largest is, and
 /// whether one is larger than 14.
 struct TuplesOfCluster {
   explicit TuplesOfCluster(Way way = Way::kCluster) : run(64), x(4 * 64) {
-    const bool is_team = way == Way::kTeam || way == Way::kTeamInHalves;
+    const bool is_team = way != Way::kCluster;
     (is_team ? run.kernel.team : run.kernel.cluster) = 4;
     std::mt19937 random(3);
     for (float& value : x) value = std::normal_distribution<float>(10.0F, 2.0F)(random);
@@ -243,7 +243,7 @@ struct TuplesOfCluster {
       all.arrived = arrived;
       all.parity = run.b.integer(0);
     }
-    if (way == Way::kCluster || way == Way::kTeam) {
+    if (way != Way::kTeamInHalves) {
       run.b.append(all);
     } else {
       all.half = kir::ReduceHalf::kSend;
@@ -313,14 +313,6 @@ TEST(LowerReductionsTest, ATupleOfFloatsIsSentByOneStore) {
   TuplesOfCluster tuples;
   const std::string text = print(tuples.run.kernel);
   EXPECT_EQ(count_of(text, "cluster_store"), 1 + 2 + 1) << text;
-  expect_right(tuples);
-}
-
-// Both halves use the same shared memory.
-TEST(LowerReductionsTest, ClustersExchangeInHalves) {
-  TuplesOfCluster tuples(Way::kClusterInHalves);
-  EXPECT_EQ(count_of(print(tuples.run.kernel), "cluster_store"), 1 + 2 + 1);
-  EXPECT_EQ(kir::shared_bytes(tuples.run.kernel), kir::shared_bytes(TuplesOfCluster().run.kernel));
   expect_right(tuples);
 }
 
