@@ -11,7 +11,7 @@ namespace {
 // Sorted. Keywords of C++20 and of CUDA, built-in variables and types, and what codegen/device/
 // declares. Functions that NVRTC declares itself (exp, min, abs, ...) are listed too: a variable of
 // that name would rarely hide one from an inlined header, but would confuse a reader.
-constexpr std::array<std::string_view, 222> kReserved = {
+constexpr std::array<std::string_view, 223> kReserved = {
     // clang-format off
     "Bits", "KernelTable", "MatrixDescriptor", "Mbarrier", "Packet", "Round", "TensorMap", "Vec",
     "abs", "alignas", "alignof", "and", "and_eq", "asm", "async_commit", "async_copy", "async_wait",
@@ -32,7 +32,7 @@ constexpr std::array<std::string_view, 222> kReserved = {
     "load_shared", "load_written", "load_written_evict_first", "load_written_evict_last", "log",
     "long", "matrix_descriptor", "max", "mbarrier_arrive", "mbarrier_expect_bytes",
     "mbarrier_fence_init", "mbarrier_init", "mbarrier_wait", "mbarrier_wait_cluster", "message_bits",
-    "message_place", "message_store", "message_value", "message_wait", "message_word", "min", "mma",
+    "message_place", "message_store", "message_value", "message_wait", "message_word", "message_words", "min", "mma",
     "mutable", "namespace", "new", "noexcept", "not", "not_eq", "nullptr", "operator", "or",
     "or_eq", "pack", "pack_as", "pack_bf16", "pack_f16", "pack_f8e4m3", "pack_f8e5m2", "pack_i8",
     "pack_u8", "pow", "private", "protected", "proxy_fence", "public", "register",

@@ -52,35 +52,35 @@ SINTER_DEVICE void message_store(unsigned long long* place, int number, T first,
   message_store(place + 2, number, third, fourth);
 }
 
-template <class T>
-SINTER_DEVICE void message_wait(const unsigned long long* place, int number, T& value) {
-  unsigned long long word;
+// Adjacent messages, two to an access. All accesses of a try are on their way at once.
+template <int Count>
+SINTER_DEVICE void message_words(const unsigned long long* place, int number,
+                                 unsigned long long (&words)[Count]) {
+  bool all;
   do {
-    asm volatile("ld.relaxed.gpu.b64 %0, [%1];" : "=l"(word) : "l"(place) : "memory");
-  } while (!has_number(word, number));
-  message_value((unsigned)word, value);
+    if constexpr (Count == 1) {
+      asm volatile("ld.relaxed.gpu.b64 %0, [%1];" : "=l"(words[0]) : "l"(place) : "memory");
+    }
+#pragma unroll
+    for (int i = 0; i + 1 < Count; i += 2) {
+      asm volatile("ld.relaxed.gpu.v2.b64 {%0, %1}, [%2];"
+                   : "=l"(words[i]), "=l"(words[i + 1])
+                   : "l"(place + i)
+                   : "memory");
+    }
+    if constexpr (Count == 3) {
+      asm volatile("ld.relaxed.gpu.b64 %0, [%1];" : "=l"(words[2]) : "l"(place + 2) : "memory");
+    }
+    all = true;
+#pragma unroll
+    for (int i = 0; i < Count; ++i) all = all && has_number(words[i], number);
+  } while (!all);
 }
-template <class T, class U>
-SINTER_DEVICE void message_wait(const unsigned long long* place, int number, T& first, U& second) {
-  unsigned long long one, other;
-  do {
-    asm volatile("ld.relaxed.gpu.v2.b64 {%0, %1}, [%2];"
-                 : "=l"(one), "=l"(other)
-                 : "l"(place)
-                 : "memory");
-  } while (!has_number(one, number) || !has_number(other, number));
-  message_value((unsigned)one, first);
-  message_value((unsigned)other, second);
-}
-template <class T, class U, class V>
-SINTER_DEVICE void message_wait(const unsigned long long* place, int number, T& first, U& second,
-                                V& third) {
-  message_wait(place, number, first, second);
-  message_wait(place + 2, number, third);
-}
-template <class T, class U, class V, class W>
-SINTER_DEVICE void message_wait(const unsigned long long* place, int number, T& first, U& second,
-                                V& third, W& fourth) {
-  message_wait(place, number, first, second);
-  message_wait(place + 2, number, third, fourth);
+
+template <class... T>
+SINTER_DEVICE void message_wait(const unsigned long long* place, int number, T&... values) {
+  unsigned long long words[sizeof...(T)];
+  message_words(place, number, words);
+  int i = 0;
+  (message_value((unsigned)words[i++], values), ...);
 }
