@@ -111,6 +111,7 @@ class PlanOptions(Struct):
         ("budget_seconds", c.c_double),
         ("like", c.c_void_p),
         ("defer_scales", c.c_int32),
+        ("no_teams", c.c_int32),
     ]
 
 

@@ -74,6 +74,8 @@ void add_planning_options(CLI::App& command, ProblemOptions& options) {
                    "Plan kernels that leave the indices of every take, to be checked afterwards");
   command.add_flag("--cublaslt", options.cublaslt,
                    "Also offer the matrix products of cuBLASLt, where they are predicted faster");
+  command.add_flag("--no-teams", options.no_teams,
+                   "Offer no kernels whose blocks wait for each other through global memory");
   command.add_option("--schedule", options.schedule_file, "Pin all of a schedule: a .sched file")
       ->group("Pins");
   command.add_option("--family", options.family, "Pin the family")->group("Pins");

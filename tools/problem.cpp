@@ -204,7 +204,8 @@ Result<Problem> load_problem(const ProblemOptions& options, DefaultSize default_
                            interruptible(std::move(families), *interruption), *interruption),
                        .pin = std::move(*pin),
                        .check_indices = options.check_indices,
-                       .defer_scales = options.defer_scales}};
+                       .defer_scales = options.defer_scales,
+                       .teams = !options.no_teams}};
   for (const std::string& cut : options.cuts) out.plan_options.cuts.push_back({cut});
   for (const std::string& join : options.joins) out.plan_options.joins.push_back(make_join(join));
   if (!options.like.empty()) {

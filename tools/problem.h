@@ -29,6 +29,7 @@ struct ProblemOptions {
   bool check_indices = false;
   bool cublaslt = false;        ///< Offer its matrix products.
   bool defer_scales = false;    ///< Scales of rows may move behind contractions.
+  bool no_teams = false;        ///< No kernels whose blocks wait for each other by messages.
   double budget_seconds = 0.0;  ///< For planning and compiling, from now; 0: no limit.
   bool shows_progress = false;  ///< A line on standard error before every step of them.
   std::optional<int64_t> threads_per_row{}, rows_per_block{}, vector_width{}, unroll{};

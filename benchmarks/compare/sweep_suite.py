@@ -64,7 +64,7 @@ def is_cell(case):
 
 def kind_of(text):
     """Family, blocks of a cluster, and where what is kept of a row lies."""
-    cluster = re.search(r"cluster_size \d+", text)
+    cluster = re.search(r"cluster_size \d+(\s+exchange \w+)?", text)
     kept = sorted(set(re.findall(r"in (register|shared)", text)))
     return re.search(r"schedule (\w+)", text)[1], cluster[0] if cluster else "", *kept
 

@@ -114,6 +114,7 @@ std::vector<CostTerm> cost_terms() {
        "lanes of an epilogue combine sums",
        {{"matmul.reduction_step_clocks", 0.0}}},
       {"remote stores", "stores to other blocks", {{"matmul.remote_store_clocks", 0.0}}},
+      {"messages", "waits for other blocks through L2", {{"matmul.message_clocks", 0.0}}},
       {"waits of an epilogue", "other inputs of its rows", {{"matmul.input_wait_clocks", 0.0}}},
       {"narrow instructions",
        "instructions that read an operand again",

@@ -85,7 +85,8 @@ PlanOptions plan_options_from(const sinter_plan_options* options) {
                   .simplify = !flag(given.keep_graph, "options.keep_graph"),
                   .cutting = cutting_from(given.cutting),
                   .check_indices = flag(given.check_indices, "options.check_indices"),
-                  .defer_scales = flag(given.defer_scales, "options.defer_scales")};
+                  .defer_scales = flag(given.defer_scales, "options.defer_scales"),
+                  .teams = !flag(given.no_teams, "options.no_teams")};
   if (given.like != nullptr) {
     const auto model = object_of<PlanObject>(given.like);
     out.like = std::shared_ptr<const Plan>(model, &model->plan);

@@ -336,6 +336,9 @@ typedef struct sinter_plan_options {
                            to be faster: sums of (x r) w become sums of x w, times r. What the graph
                            rounds after scaling is then not rounded, and sums may overflow that
                            did not. */
+  int32_t no_teams;     /* 1: no kernel is chosen whose blocks wait for each other through global
+                           memory.     The launch of such a kernel is cooperative: it is refused where
+                           not     all of     its blocks can run at the same time. */
 } sinter_plan_options;
 
 /* Plans a graph for a device: a pure function of its arguments, which measures nothing. Symbols

@@ -37,7 +37,7 @@ std::string remedy_for(DriverStatus status) {
     case DriverStatus::kLaunchOutOfResources:
       return "use a schedule with fewer threads or registers";
     case DriverStatus::kCooperativeLaunchTooLarge:
-      return "use fewer persistent_blocks, or exchange cluster";
+      return "plan with PlanOptions::teams = false (--no-teams), or for this device";
     case DriverStatus::kSuccess:
     case DriverStatus::kInvalidValue:
     case DriverStatus::kNotFound:

@@ -180,7 +180,7 @@ Result<void> Executable::check_residency(const LoadedKernel& kernel,
                .message = fmt::format("kernel {}: its blocks wait for each other, and not all of "
                                       "them run at the same time on this device",
                                       source.entry),
-               .remedy = "use fewer persistent_blocks, or exchange cluster",
+               .remedy = "plan with PlanOptions::teams = false (--no-teams), or for this device",
                .measured = blocks,
                .limit = most});
 }

@@ -107,6 +107,9 @@ struct MatmulConstants {
   double reduction_step_clocks;
   /// Of an SM for a store to another CTA of its cluster.
   double remote_store_clocks;
+  /// In which a warp of an epilogue waits for what other CTAs send of its rows through L2, and
+  /// loads the rows again that it has sent itself.
+  double message_clocks;
   /// In which such a warp waits for another input of its rows.
   double input_wait_clocks;
   /// Time of products by several narrow instructions for a step beside an epilogue, as a multiple

@@ -32,7 +32,7 @@ double mixed_bandwidth(const DeviceLimits& limits, double bytes_read, double byt
 }
 
 double start_time(const Schedule& schedule, const CostConstants& constants) {
-  double us = schedule.cluster_size() > 1 ? constants.cluster_start_us : 0.0;
+  double us = schedule.launched_cluster() > 1 ? constants.cluster_start_us : 0.0;
   if (waits(schedule.dependent_launch)) us -= saved_behind_another(constants);
   return us;
 }

@@ -85,6 +85,10 @@ struct PlanOptions {
   /// graph rounds after scaling is then not rounded, and sums of x w may overflow where those of (x
   /// r) w do not.
   bool defer_scales = false;
+  /// Kernels may be chosen whose blocks wait for each other through global memory (exchange
+  /// messages). Their launch is cooperative: it is refused where not all blocks can run at the same
+  /// time, as beside a kernel that never ends or on fewer SMs than were planned for.
+  bool teams = true;
 };
 
 }  // namespace sinter

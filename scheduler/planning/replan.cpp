@@ -33,10 +33,10 @@ int64_t wanted_registers(const CompiledResources& resources) {
 ResourceEstimate with_compiled(const ResourceEstimate& estimate, const CompiledResources& resources,
                                const Schedule& schedule, const DeviceLimits& limits) {
   ResourceEstimate planned = estimate;
-  complete(planned, limits, schedule.min_blocks_per_sm, schedule.cluster_size());
+  complete(planned, limits, schedule.min_blocks_per_sm, schedule.launched_cluster());
   ResourceEstimate out = estimate;
   out.registers = resources.registers;
-  complete(out, limits, schedule.min_blocks_per_sm, schedule.cluster_size());
+  complete(out, limits, schedule.min_blocks_per_sm, schedule.launched_cluster());
   if (planned.waves > 0.0) out.waves *= estimate.waves / planned.waves;
   out.register_cap = estimate.register_cap;
   out.spilled_registers = spilled_registers(resources);

@@ -157,6 +157,10 @@ struct Schedule {
     return field_or(parameters, ExchangeKind::kCluster,
                     [](const auto& own) -> decltype(own.exchange) { return own.exchange; });
   }
+  /// Blocks of a cluster of the launch: 1 where the blocks that share rows send messages.
+  [[nodiscard]] int64_t launched_cluster() const {
+    return exchange() == ExchangeKind::kMessages ? 1 : cluster_size();
+  }
   /// Empty for built-in families.
   [[nodiscard]] const std::map<std::string, int64_t, std::less<>>& external_values() const;
 

@@ -264,6 +264,18 @@ Decision schedule_decision(const KernelPlan& kernel, const std::vector<Rejection
                                     summary_of(best->schedule), best->predicted.total_us,
                                     kTieShare * 100.0, why_safer(chosen, *best));
   }
+  if (chosen.schedule.exchange() == ExchangeKind::kMessages) {
+    const auto other = std::ranges::find_if(kernel.candidates, [](const ProposedSchedule& c) {
+      return c.schedule.exchange() != ExchangeKind::kMessages;
+    });
+    if (other != kernel.candidates.end()) {
+      decision.because += fmt::format(
+          "; its blocks run at the same time or not at all, else (PlanOptions::teams = false) {} "
+          "at "
+          "{:.1f} us",
+          summary_of(other->schedule), other->predicted.total_us);
+    }
+  }
   return decision;
 }
 
@@ -410,6 +422,9 @@ Result<void> offer_schedules(KernelPlan& kernel, std::vector<Rejection>& rejecti
         unknown_family(fmt::format("the pinned family '{}' is not in the set", *family_name),
                        *family_name, options.families));
   }
+  const auto is_ruled_out = [&](const ProposedSchedule& candidate) {
+    return !options.teams && candidate.schedule.exchange() == ExchangeKind::kMessages;
+  };
   for (const Family& family : options.families) {
     if (!is_for(family, kernel.facts)) {
       // Who pins it is told why it offers nothing.
@@ -418,6 +433,7 @@ Result<void> offer_schedules(KernelPlan& kernel, std::vector<Rejection>& rejecti
       continue;
     }
     Proposal proposal = family.propose(kernel.facts, limits);
+    std::erase_if(proposal.candidates, is_ruled_out);
     // A family from outside that has no parameters need not say so.
     const FamilyParameters defaults = parameters_of_family(family.name);
     if (std::holds_alternative<ExternalParameters>(defaults)) {

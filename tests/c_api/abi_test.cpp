@@ -47,7 +47,8 @@ static_assert(sizeof(sinter_plan_options) == 160 && offsetof(sinter_plan_options
               offsetof(sinter_plan_options, check_indices) == 112 &&
               offsetof(sinter_plan_options, budget_seconds) == 136 &&
               offsetof(sinter_plan_options, like) == 144 &&
-              offsetof(sinter_plan_options, defer_scales) == 152);
+              offsetof(sinter_plan_options, defer_scales) == 152 &&
+              offsetof(sinter_plan_options, no_teams) == 156);
 static_assert(sizeof(sinter_plan_info) == 56 && offsetof(sinter_plan_info, predicted_us) == 48);
 static_assert(sizeof(sinter_dtype) == 4);
 static_assert(sizeof(sinter_tensor_info) == 176 && offsetof(sinter_tensor_info, dtype) == 24 &&

@@ -167,7 +167,7 @@ TEST_F(CompileTest, RefusesWhatItDoesNotKnow) {
   for (int32_t sinter_plan_options::*field :
        {&sinter_plan_options::keep_graph, &sinter_plan_options::check_indices,
         &sinter_plan_options::cublaslt, &sinter_plan_options::defer_scales,
-        &sinter_plan_options::cutting}) {
+        &sinter_plan_options::no_teams, &sinter_plan_options::cutting}) {
     for (const int32_t number : {2, -1}) {
       planning = sized<sinter_plan_options>();
       planning.*field = number;

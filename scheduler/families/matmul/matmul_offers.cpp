@@ -142,7 +142,13 @@ class Proposer {
           offer_epilogues(shape);
           continue;
         }
-        offer_group(shape, cluster, 1, kMostEpilogueWarps);
+        for (const int64_t warps : epilogues_of(shape)) {
+          offer_group(shape, cluster, 1, warps);
+          // Clusters leave SMs idle that teams take.
+          if (cluster > 1 && team_capacity(cluster) > cluster_capacity(limits_, cluster, 1)) {
+            offer_group(shape, cluster, 1, warps, program::kLineBytes, ExchangeKind::kMessages);
+          }
+        }
         // Where one block reads all of its rows from memory, shorter stages leave more on its way.
         if (cluster == 1)
           offer_group(shape, cluster, 1, kMostEpilogueWarps, program::kLineBytes / 2);
@@ -167,15 +173,22 @@ class Proposer {
   /// smaller ones leave shared memory no time (docs/experiments/epilogue_warps.md).
   void offer_epilogues(const BlockTile& shape) {
     constexpr int64_t kRows = 128;
-    constexpr int64_t kWidest = 256;
     if (tile_count(shape, 1) <= limits_.sm_count || shape.column_warps > 1 ||
         shape.tile_rows != kRows || shape.tile_columns < kRows ||
         !is_power_of_two(shape.tile_columns))
       return;
-    offer_group(shape, 1, 1, kMostEpilogueWarps);
-    // Few warps leave the registers of the widest instruction.
-    if (shape.tile_columns == kWidest) offer_group(shape, 1, 1, kFewEpilogueWarps);
+    for (const int64_t warps : epilogues_of(shape)) offer_group(shape, 1, 1, warps);
   }
+
+  /// Numbers of warps of an epilogue. Few leave the registers of the widest instruction.
+  [[nodiscard]] static std::vector<int64_t> epilogues_of(const BlockTile& shape) {
+    constexpr int64_t kWidest = 256;
+    if (shape.tile_columns < kWidest) return {kMostEpilogueWarps};
+    return {kMostEpilogueWarps, kFewEpilogueWarps};
+  }
+
+  /// Blocks of teams that run at the same time, one on each SM.
+  [[nodiscard]] int64_t team_capacity(int64_t team) const { return limits_.sm_count / team * team; }
 
   /// Tiles of all blocks, where `cluster` of them share the columns.
   [[nodiscard]] int64_t tile_count(const BlockTile& shape, int64_t cluster) const {
@@ -221,18 +234,23 @@ class Proposer {
 
   /// False: too few stages fit, or no block does.
   bool offer_group(const BlockTile& shape, int64_t cluster, int64_t at_once, int64_t epilogue_warps,
-                   int64_t depth_bytes = program::kLineBytes) {
+                   int64_t depth_bytes = program::kLineBytes,
+                   ExchangeKind exchange = ExchangeKind::kCluster) {
     Schedule schedule = schedule_of(shape, depth_bytes);
     auto& own = std::get<MatmulParameters>(schedule.parameters);
     own.cluster_size = cluster;
+    own.exchange = exchange;
     own.epilogue_warps = epilogue_warps;
     schedule.rows_per_block = at_once;
     const GroupRegisters producer = producer_registers(facts_, own);
     own.consumer_registers =
         raised_register_cap(limits_, schedule.threads_per_block(), producer.threads, producer.kept,
                             schedule.min_blocks_per_sm);
-    schedule.persistent_blocks =
-        cluster == 1 ? limits_.sm_count : cluster_capacity(limits_, cluster, 1);
+    const bool in_team = exchange == ExchangeKind::kMessages;
+    if (in_team) schedule.dependent_launch = DependentLaunch::kNone;
+    schedule.persistent_blocks = cluster == 1 ? limits_.sm_count
+                                 : in_team    ? team_capacity(cluster)
+                                              : cluster_capacity(limits_, cluster, 1);
     if (schedule.persistent_blocks == 0 || !is_legal(schedule)) return false;
     schedule.persistent_blocks = std::min(schedule.persistent_blocks, tile_count(shape, cluster));
     if (rows_ <= own.tile_rows || has_all_columns(facts_, schedule))

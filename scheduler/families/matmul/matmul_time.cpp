@@ -204,11 +204,14 @@ double epilogue_time(const SegmentFacts& facts, const program::Program& program,
   const auto rounds = static_cast<double>(divided_up(iterations, program.producer->epilogue_warps));
   const auto& region = *program::step_of<program::Region>(program);
   const auto elements = static_cast<double>(together * elements_of_lane(facts, program, region));
+  const bool by_messages = program::exchange_of(program) == ExchangeKind::kMessages;
   double clocks = 0.0;
   double slots = 0.0;
   double sending = 0.0;
-  for (const Stage& stage : list.stages) {
+  for (size_t s = 0; s < list.stages.size(); ++s) {
+    const Stage& stage = list.stages[s];
     slots += stage.issue_slots;
+    if (by_messages && !stage.reductions.empty()) clocks += constants.message_clocks;
     const int64_t threads = of_rows.threads_per_row * of_rows.cluster_size();
     for (const OpId id : stage.reductions) {
       clocks += constants.reduction_step_clocks * std::log2(static_cast<double>(threads)) *
@@ -217,9 +220,11 @@ double epilogue_time(const SegmentFacts& facts, const program::Program& program,
     sending += sending_clocks(facts, stage, of_rows.cluster_size(), constants);
     const bool reads_rows = std::ranges::any_of(
         stage.loads, [&](ValueId value) { return facts.space.dependence[value].rows; });
-    // What is not loaded together is waited for one after the other.
-    const int64_t waits =
-        region.holds_rows ? 1 : divided_up(program::epilogue_vectors(program), region.ahead);
+    // What is not loaded together is waited for one after the other. Before rows are sent they are
+    // read apart from what follows.
+    const int64_t waits = region.holds_rows
+                              ? (by_messages && s == 0 ? 2 : 1)
+                              : divided_up(program::epilogue_vectors(program), region.ahead);
     if (reads_rows) clocks += constants.input_wait_clocks * static_cast<double>(waits);
   }
   // Elements that are not adjacent along a row are loaded and stored one by one, which touches a
