@@ -61,6 +61,8 @@ constexpr std::array kConstants{
     SINTER_CONSTANT(matmul.turned_step_clocks, 1.0, 100000.0, kFitted),
     SINTER_CONSTANT(matmul.beside_products, 0.1, 10.0, kFitted),
     SINTER_CONSTANT(matmul.epilogue_issue_per_clock, 0.1, 4.0, kFitted),
+    SINTER_CONSTANT(matmul.row_iteration_clocks, 1.0, 10000.0, kFitted),
+    SINTER_CONSTANT(matmul.row_issue_per_clock, 0.1, 4.0, kFitted),
     SINTER_CONSTANT(matmul.reduction_step_clocks, 1.0, 10000.0, kFitted),
     SINTER_CONSTANT(matmul.remote_store_clocks, 0.01, 100.0, kFitted),
     SINTER_CONSTANT(matmul.message_clocks, 1.0, 10000.0, kFitted),

@@ -103,12 +103,15 @@ struct MatmulConstants {
   /// Instructions of all warps of an epilogue in a clock of the SM, beside the products: most wait
   /// for the one before.
   double epilogue_issue_per_clock;
+  /// Of an iteration of such a warp over rows that it reduces: its loads, sums and stores wait for
+  /// each other, so that more warps issue more in a clock.
+  double row_iteration_clocks;
+  double row_issue_per_clock;
   /// Of a step in which lanes, or CTAs of a cluster, combine two sums of a row.
   double reduction_step_clocks;
   /// Of an SM for a store to another CTA of its cluster.
   double remote_store_clocks;
-  /// In which a warp of an epilogue waits for what other CTAs send of its rows through L2, and
-  /// loads the rows again that it has sent itself.
+  /// Of an access by which such a warp takes what other CTAs send of its rows through L2.
   double message_clocks;
   /// In which such a warp waits for another input of its rows.
   double input_wait_clocks;

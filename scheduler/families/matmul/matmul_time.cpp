@@ -191,6 +191,17 @@ double combining_clocks(const SegmentFacts& facts, const program::Program& progr
          steps / limits.issue_per_clock;
 }
 
+/// Accesses that send the tuples of a stage's reductions to a block as messages, or take them.
+int64_t message_accesses(const SegmentFacts& facts, const Stage& stage) {
+  constexpr int64_t kPlacesOfAccess = 2;
+  int64_t accesses = 0;
+  for (const OpId id : stage.reductions) {
+    const auto types = exchange_types(facts.fusion, facts.fusion.ops[id]);
+    accesses += divided_up(places_of_tuple(types.size()), kPlacesOfAccess);
+  }
+  return accesses;
+}
+
 /// Time of the warps of an epilogue for a tile. Its stages exchange what they reduce.
 double epilogue_time(const SegmentFacts& facts, const program::Program& program,
                      const MatmulParameters& own, const StageList& list,
@@ -205,19 +216,27 @@ double epilogue_time(const SegmentFacts& facts, const program::Program& program,
   const auto& region = *program::step_of<program::Region>(program);
   const auto elements = static_cast<double>(together * elements_of_lane(facts, program, region));
   const bool by_messages = program::exchange_of(program) == ExchangeKind::kMessages;
-  double clocks = 0.0;
+  double clocks = region.holds_rows ? constants.row_iteration_clocks : 0.0;
   double slots = 0.0;
   double sending = 0.0;
   for (size_t s = 0; s < list.stages.size(); ++s) {
     const Stage& stage = list.stages[s];
     slots += stage.issue_slots;
-    if (by_messages && !stage.reductions.empty()) clocks += constants.message_clocks;
     const int64_t threads = of_rows.threads_per_row * of_rows.cluster_size();
     for (const OpId id : stage.reductions) {
       clocks += constants.reduction_step_clocks * std::log2(static_cast<double>(threads)) *
                 traits_of(facts.fusion.ops[id].kind).exchange_latency;
     }
-    sending += sending_clocks(facts, stage, of_rows.cluster_size(), constants);
+    if (by_messages) {
+      const int64_t blocks = of_rows.cluster_size();
+      const auto accesses = static_cast<double>(message_accesses(facts, stage));
+      sending += accesses * static_cast<double>(blocks) * constants.remote_store_clocks;
+      // A lane takes those of several blocks one after the other.
+      clocks += accesses * static_cast<double>(divided_up(blocks, of_rows.threads_per_row)) *
+                constants.message_clocks;
+    } else {
+      sending += sending_clocks(facts, stage, of_rows.cluster_size(), constants);
+    }
     const bool reads_rows = std::ranges::any_of(
         stage.loads, [&](ValueId value) { return facts.space.dependence[value].rows; });
     // What is not loaded together is waited for one after the other. Before rows are sent they are
@@ -249,7 +268,9 @@ double epilogue_time(const SegmentFacts& facts, const program::Program& program,
   const double numbers = random_numbers(facts);
   slots -= numbers * issue_slots_of(PointwiseOp{PointwiseFn::kPhiloxUniform});
   const auto warps = static_cast<double>(program.producer->epilogue_warps);
-  clocks += elements * slots * warps / constants.epilogue_issue_per_clock;
+  clocks +=
+      elements * slots * warps /
+      (region.holds_rows ? constants.row_issue_per_clock : constants.epilogue_issue_per_clock);
   return (rounds * clocks + combining_clocks(facts, program, own, limits) +
           of_tile * constants.philox_clocks * numbers +
           sending * static_cast<double>(program.tiles[handover.tile].rows.extent) +
