@@ -52,6 +52,9 @@ SINTER_DEVICE void message_store(unsigned long long* place, int number, T first,
   message_store(place + 2, number, third, fourth);
 }
 
+// Between two tries to take a message. Source: docs/experiments/messages.md.
+constexpr unsigned kPauseNs = 64;
+
 // Adjacent messages, two to an access. All accesses of a try are on their way at once.
 template <int Count>
 SINTER_DEVICE void message_words(const unsigned long long* place, int number,
@@ -74,6 +77,8 @@ SINTER_DEVICE void message_words(const unsigned long long* place, int number,
     all = true;
 #pragma unroll
     for (int i = 0; i < Count; ++i) all = all && has_number(words[i], number);
+    // Tries of the waiting warps take issue slots and L2 that the products of the SM need.
+    if (!all) __nanosleep(kPauseNs);
   } while (!all);
 }
 

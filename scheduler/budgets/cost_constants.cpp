@@ -67,6 +67,7 @@ constexpr std::array kConstants{
     SINTER_CONSTANT(matmul.remote_store_clocks, 0.01, 100.0, kFitted),
     SINTER_CONSTANT(matmul.message_clocks, 1.0, 10000.0, kFitted),
     SINTER_CONSTANT(matmul.input_wait_clocks, 1.0, 100000.0, kFitted),
+    SINTER_CONSTANT(matmul.idle_sms_exponent, 0.0, 2.0, kFitted),
     SINTER_CONSTANT(matmul.narrow_instructions, 1.0, 4.0, kMeasured),
     SINTER_CONSTANT(matmul.handover_elements_per_clock, 0.1, 1000.0, kFitted),
     SINTER_CONSTANT(matmul.copy_bytes_per_clock, 1.0, 1000.0, kMeasured),

@@ -115,6 +115,9 @@ struct MatmulConstants {
   double message_clocks;
   /// In which such a warp waits for another input of its rows.
   double input_wait_clocks;
+  /// Exponent of the share of SMs that clusters leave at work, which multiplies the time of their
+  /// products: power limits the clock, and SMs that idle leave theirs to the others.
+  double idle_sms_exponent;
   /// Time of products by several narrow instructions for a step beside an epilogue, as a multiple
   /// of that by one that is wider: they read an operand more often from shared memory.
   double narrow_instructions;

@@ -804,6 +804,36 @@ TEST(MatmulTest, MessagesLieInTheWorkspace) {
   EXPECT_THAT(plan_violations(without), testing::Contains(HasSubstr("exchange messages in")));
 }
 
+// Clusters of eight leave SMs of an H200 idle. The decision names the schedule without teams.
+TEST(MatmulTest, TeamsAreOfferedWhereClustersLeaveSmsIdle) {
+  const auto with = planned_rounded_norm(131072, 2048, 2048, "H200");
+  ASSERT_TRUE(with) << with.error().text();
+  const Schedule& team = with->kernels.front().chosen().schedule;
+  EXPECT_EQ(team.exchange(), ExchangeKind::kMessages);
+  EXPECT_EQ(team.persistent_blocks, 128);
+  EXPECT_EQ(team.cluster_size(), 8);
+  EXPECT_EQ(team.launched_cluster(), 1);
+  EXPECT_EQ(team.dependent_launch, DependentLaunch::kNone);
+  const auto decision =
+      std::ranges::find(with->decisions, "which schedule runs the segment", &Decision::question);
+  ASSERT_NE(decision, with->decisions.end());
+  EXPECT_THAT(decision->because, HasSubstr("(PlanOptions::teams = false) matmul:"));
+  const auto without = planned_rounded_norm(131072, 2048, 2048, "H200", {.teams = false});
+  ASSERT_TRUE(without) << without.error().text();
+  EXPECT_GT(without->predicted_us(), with->predicted_us());
+  for (const KernelPlan& kernel : without->kernels) {
+    for (const ProposedSchedule& candidate : kernel.candidates)
+      EXPECT_EQ(candidate.schedule.exchange(), ExchangeKind::kCluster);
+  }
+  // Clusters of two take all SMs.
+  const auto pairs = planned_rounded_norm(131072, 2048, 512, "H200");
+  ASSERT_TRUE(pairs) << pairs.error().text();
+  for (const ProposedSchedule& candidate : pairs->kernels.front().candidates) {
+    if (candidate.schedule.cluster_size() == 2)
+      EXPECT_EQ(candidate.schedule.exchange(), ExchangeKind::kCluster);
+  }
+}
+
 // A product that is rounded to 16 bits is handed over so. In f32 its tile would take the room of
 // the stages.
 TEST(MatmulTest, EpiloguesStoreProductsOfManyTiles) {
@@ -891,20 +921,29 @@ TEST(MatmulTest, ElementsBesideProductsArePredicted) {
   }
 }
 
-// Measured: benchmarks/results/h200_2026-11-28_epilogue_warps.json.
+// Measured: benchmarks/results/h200_2026-11-30_exchanges.json, but for the first three, of
+// h200_2026-11-28_epilogue_warps.json.
 TEST(MatmulTest, RowsBesideProductsArePredicted) {
   struct Measured {
     int64_t k, n;
     double us;
+    int64_t warps = 7;
+    ExchangeKind exchange = ExchangeKind::kCluster;
   };
   double errors = 0.0;
-  const std::vector<Measured> cells = {{256, 256, 47.9},    {512, 512, 127.0},
-                                       {512, 1024, 252.7},  {512, 2048, 497.5},
-                                       {1024, 2048, 827.9}, {2048, 2048, 1622.9}};
+  const std::vector<Measured> cells = {
+      {.k = 256, .n = 256, .us = 47.9},
+      {.k = 512, .n = 512, .us = 127.0},
+      {.k = 512, .n = 1024, .us = 252.7},
+      {.k = 512, .n = 2048, .us = 489.0},
+      {.k = 1024, .n = 2048, .us = 803.0, .exchange = ExchangeKind::kMessages},
+      {.k = 2048, .n = 2048, .us = 1449.4, .warps = 3, .exchange = ExchangeKind::kMessages}};
   for (const Measured& cell : cells) {
     const auto plan = planned_rounded_norm(131072, cell.k, cell.n, "H200");
     ASSERT_TRUE(plan) << plan.error().text();
-    EXPECT_EQ(plan->kernels.front().chosen().schedule.epilogue_warps(), 7);
+    const Schedule& chosen = plan->kernels.front().chosen().schedule;
+    EXPECT_EQ(chosen.epilogue_warps(), cell.warps) << cell.k << " " << cell.n;
+    EXPECT_EQ(chosen.exchange(), cell.exchange) << cell.k << " " << cell.n;
     EXPECT_NEAR(plan->predicted_us(), cell.us, 0.06 * cell.us) << cell.k << " " << cell.n;
     errors += std::abs(plan->predicted_us() / cell.us - 1.0);
   }

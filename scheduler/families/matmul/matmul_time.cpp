@@ -428,6 +428,9 @@ Prediction predict_tiles(const SegmentFacts& facts, const Schedule& schedule,
       out.matrix_us = std::hypot(
           out.matrix_us, of_sm * split_steps(facts) * of_family.split_step_clocks / clocks_per_us);
     }
+    const double at_work = static_cast<double>(estimate.blocks) / sms;
+    if (own.cluster_size > 1 && of_sm > 1.0 && at_work < 1.0)
+      out.matrix_us *= std::pow(at_work, of_family.idle_sms_exponent);
     out.l2_us = traffic.copied_bytes / (of_family.copy_bytes_per_clock * clocks_per_us * busy);
     // As fast as stages come in that few of them can be on their way.
     const double of_stage = of_family.copy_latency_clocks + traffic.copied_bytes /
