@@ -27,7 +27,7 @@ Result<ProposedSchedule> candidate_of(const KernelPlan& kernel, const TunedSched
   if (!schedule) return fail(schedule.error());
   KernelPlan pinned{.facts = kernel.facts, .in_plan = {}, .candidates = {}};
   std::vector<Rejection> rejections;
-  PlanOptions with{.families = options.families, .pin = options.pin};
+  PlanOptions with{.families = options.families, .pin = options.pin, .teams = options.teams};
   with.pin.schedule = std::move(*schedule);
   // The plan decides whether its kernels overlap: the kernel was measured alone, and texts of old
   // databases do not have the field.

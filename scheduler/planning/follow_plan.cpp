@@ -209,6 +209,12 @@ Result<void> follow_plan(Plan& plan, const Plan& model, const PlanOptions& optio
     return refuse(fmt::format("the plan to follow was made for {}, not for {}", model.limits.name,
                               plan.limits.name),
                   "follow a plan for the same device and limits");
+  const auto has_team = [](const KernelPlan& kernel) {
+    return kernel.chosen().schedule.exchange() == ExchangeKind::kMessages;
+  };
+  if (!options.teams && std::ranges::any_of(model.kernels, has_team))
+    return refuse("the plan to follow has blocks that wait for each other (exchange messages)",
+                  "follow a plan that was made with teams = false");
   return Follower(plan, model, options).run();
 }
 

@@ -80,6 +80,11 @@ std::string offered_instead(const SchedulePin& pin,
   return fmt::format("{}", fmt::join(out, ", "));
 }
 
+/// False for schedules of teams where the caller wants none.
+bool allows(const PlanOptions& options, const Schedule& schedule) {
+  return options.teams || schedule.exchange() != ExchangeKind::kMessages;
+}
+
 Result<ProposedSchedule> pinned_schedule(const SegmentFacts& facts, const DeviceLimits& limits,
                                          const PlanOptions& options) {
   const Schedule& schedule = *options.pin.schedule;
@@ -95,6 +100,12 @@ Result<ProposedSchedule> pinned_schedule(const SegmentFacts& facts, const Device
                  .message = fmt::format("the pinned schedule does not have the {} pinned beside it",
                                         options.pin.text()),
                  .remedy = "pin a whole schedule or single fields, not both"});
+  }
+  if (!allows(options, schedule)) {
+    return fail({.kind = ErrorKind::kInvalidArgument,
+                 .message = "the pinned schedule has exchange messages, and the options rule out "
+                            "blocks that wait for each other (teams = false)",
+                 .remedy = "pin exchange cluster, or allow teams"});
   }
   const auto rejections = verify_schedule(facts, schedule, limits, options.families);
   if (!rejections.empty()) {
@@ -423,7 +434,7 @@ Result<void> offer_schedules(KernelPlan& kernel, std::vector<Rejection>& rejecti
                        *family_name, options.families));
   }
   const auto is_ruled_out = [&](const ProposedSchedule& candidate) {
-    return !options.teams && candidate.schedule.exchange() == ExchangeKind::kMessages;
+    return !allows(options, candidate.schedule);
   };
   for (const Family& family : options.families) {
     if (!is_for(family, kernel.facts)) {

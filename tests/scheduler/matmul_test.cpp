@@ -825,6 +825,15 @@ TEST(MatmulTest, TeamsAreOfferedWhereClustersLeaveSmsIdle) {
     for (const ProposedSchedule& candidate : kernel.candidates)
       EXPECT_EQ(candidate.schedule.exchange(), ExchangeKind::kCluster);
   }
+  const auto refused =
+      planned_rounded_norm(131072, 2048, 2048, "H200", {.pin = {.schedule = team}, .teams = false});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorKind::kInvalidArgument);
+  EXPECT_THAT(refused.error().text(), HasSubstr("teams = false"));
+  const auto followed = planned_rounded_norm(
+      131072, 2048, 2048, "H200", {.like = std::make_shared<Plan>(*with), .teams = false});
+  ASSERT_FALSE(followed);
+  EXPECT_THAT(followed.error().text(), HasSubstr("has blocks that wait for each other"));
   // Clusters of two take all SMs.
   const auto pairs = planned_rounded_norm(131072, 2048, 512, "H200");
   ASSERT_TRUE(pairs) << pairs.error().text();
