@@ -838,8 +838,9 @@ TEST(MatmulTest, TeamsAreOfferedWhereClustersLeaveSmsIdle) {
   const auto pairs = planned_rounded_norm(131072, 2048, 512, "H200");
   ASSERT_TRUE(pairs) << pairs.error().text();
   for (const ProposedSchedule& candidate : pairs->kernels.front().candidates) {
-    if (candidate.schedule.cluster_size() == 2)
+    if (candidate.schedule.cluster_size() == 2) {
       EXPECT_EQ(candidate.schedule.exchange(), ExchangeKind::kCluster);
+    }
   }
 }
 
