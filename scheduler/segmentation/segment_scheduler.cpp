@@ -208,6 +208,11 @@ std::optional<SplitPlan> faster_parts(const KernelPlan& whole, const DeviceLimit
         !schedule_part(plan->columns, limits, options))
       continue;
     if (limits.has_dependent_launch) {
+      // Teams take part in no dependent launch.
+      std::erase_if(plan->rows.candidates, [](const ProposedSchedule& candidate) {
+        return candidate.schedule.exchange() == ExchangeKind::kMessages;
+      });
+      if (plan->rows.candidates.empty()) continue;
       for (ProposedSchedule& candidate : plan->rows.candidates)
         candidate.schedule.dependent_launch = DependentLaunch::kTrigger;
     }
