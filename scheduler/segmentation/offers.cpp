@@ -281,9 +281,8 @@ Decision schedule_decision(const KernelPlan& kernel, const std::vector<Rejection
     });
     if (other != kernel.candidates.end()) {
       decision.because += fmt::format(
-          "; its blocks run at the same time or not at all, else (PlanOptions::teams = false) {} "
-          "at "
-          "{:.1f} us",
+          "; its blocks run at the same time or not at all, else (PlanOptions::teams = false) "
+          "{} at {:.1f} us",
           summary_of(other->schedule), other->predicted.total_us);
     }
   }

@@ -201,18 +201,16 @@ std::optional<SplitPlan> faster_parts(const KernelPlan& whole, const DeviceLimit
         {.what = std::move(what), .predicted = {.total_us = us}, .legal = true, .because = ""});
   };
   if (has_whole) add("whole rows", whole_us);
+  // Their kernel lets the next one start early, which teams do not.
+  PlanOptions of_rows = options;
+  of_rows.teams = false;
   std::optional<SplitPlan> best;
   for (const int64_t parts : part_counts(whole.facts, limits)) {
     std::optional<SplitPlan> plan = split_rows(whole.facts, parts);
-    if (!plan || !schedule_part(plan->rows, limits, options) ||
+    if (!plan || !schedule_part(plan->rows, limits, of_rows) ||
         !schedule_part(plan->columns, limits, options))
       continue;
     if (limits.has_dependent_launch) {
-      // Teams take part in no dependent launch.
-      std::erase_if(plan->rows.candidates, [](const ProposedSchedule& candidate) {
-        return candidate.schedule.exchange() == ExchangeKind::kMessages;
-      });
-      if (plan->rows.candidates.empty()) continue;
       for (ProposedSchedule& candidate : plan->rows.candidates)
         candidate.schedule.dependent_launch = DependentLaunch::kTrigger;
     }
