@@ -61,9 +61,6 @@ SINTER_DEVICE void message_words(const unsigned long long* place, int number,
                                  unsigned long long (&words)[Count]) {
   bool all;
   do {
-    if constexpr (Count == 1) {
-      asm volatile("ld.relaxed.gpu.b64 %0, [%1];" : "=l"(words[0]) : "l"(place) : "memory");
-    }
 #pragma unroll
     for (int i = 0; i + 1 < Count; i += 2) {
       asm volatile("ld.relaxed.gpu.v2.b64 {%0, %1}, [%2];"
@@ -71,8 +68,11 @@ SINTER_DEVICE void message_words(const unsigned long long* place, int number,
                    : "l"(place + i)
                    : "memory");
     }
-    if constexpr (Count == 3) {
-      asm volatile("ld.relaxed.gpu.b64 %0, [%1];" : "=l"(words[2]) : "l"(place + 2) : "memory");
+    if constexpr (Count % 2 == 1) {
+      asm volatile("ld.relaxed.gpu.b64 %0, [%1];"
+                   : "=l"(words[Count - 1])
+                   : "l"(place + (Count - 1))
+                   : "memory");
     }
     all = true;
 #pragma unroll

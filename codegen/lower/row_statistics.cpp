@@ -35,7 +35,6 @@ kir::AllReduce all_reduce(kir::KernelBuilder& builder, int64_t threads, const st
                      .barrier = exchange.barrier,
                      .group = exchange.group,
                      .groups = exchange.groups,
-                     .arrived = {},
                      .parity = exchange.parity,
                      .mail = exchange.mail,
                      .number = exchange.number,
